@@ -8,11 +8,11 @@ and score; or only text. The other texts of a batch are negatives too, so large 
 --gradient_accumulation_steps divides a batch into micro-batches without a change of its loss or its gradients.
 """
 
-from bert_tf import task_script
+from bert_tf.core import command_line
+from bert_tf.task_script import main
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings
 
-main = task_script.main
-run = task_script.script_of(EmbeddingSettings, __doc__)
+run = command_line.script_of(EmbeddingSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -4,11 +4,11 @@ run_ner --data_dir=conll2003 --init_checkpoint=pretrained --output_dir=ner --do_
       --do_predict --learning_rate=5e-5
 """
 
-from bert_tf import task_script
+from bert_tf.core import command_line
+from bert_tf.task_script import main
 from bert_tf.tasks.tagging.settings import NerSettings
 
-main = task_script.main
-run = task_script.script_of(NerSettings, __doc__)
+run = command_line.script_of(NerSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -10,11 +10,11 @@ import sys
 if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import task_script
+from bert_tf.core import command_line
+from bert_tf.task_script import main
 from bert_tf.tasks.questions.settings import SquadSettings
 
-main = task_script.main
-run = task_script.script_of(SquadSettings, __doc__)
+run = command_line.script_of(SquadSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

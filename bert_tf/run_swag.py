@@ -9,11 +9,11 @@ right choice). Optional keys are start or question (a text before each choice) a
 files). The number of choices may differ between examples.
 """
 
-from bert_tf import task_script
+from bert_tf.core import command_line
+from bert_tf.task_script import main
 from bert_tf.tasks.choice.settings import SwagSettings
 
-main = task_script.main
-run = task_script.script_of(SwagSettings, __doc__)
+run = command_line.script_of(SwagSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -1,16 +1,6 @@
 """Finds and runs the task for a script's settings; all fine-tuning scripts share this code."""
 
-from collections.abc import Callable
-
-from bert_tf.core import command_line
 from bert_tf.settings import FineTuningSettings
-
-
-def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[], None]:
-    """Returns a function that runs a fine-tuning script with the process's flags.
-    `settings_class`: a settings class that is registered in `tasks.registry`.
-    `doc`: the description of the script in `--help`."""
-    return command_line.script_of(settings_class, main, doc)
 
 
 def main(settings: FineTuningSettings) -> dict[str, float]:

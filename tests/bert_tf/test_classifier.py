@@ -160,6 +160,7 @@ def test_the_same_call_is_done_and_other_texts_refused(trained, checkpoint):
         ({"text": "a"}, ["x"], "values are lists of one length"),
         ({"a", "b"}, ["x", "y"], "texts: is of type set; give a list"),
         (["a", "b"], {"x": 1, "y": 2}, "labels: is of type dict; give a list"),
+        (["a", "b"], None, "labels: is of type NoneType; give a list"),
         ([], [], "texts: is empty"),
         (["a", 3], ["x", "y"], r"texts\[1\]: is 3; give a string, or a pair of strings"),
         (["a", ("b", "c")], ["x", "y"], r"texts\[1\]: single texts and pairs are mixed"),

@@ -149,7 +149,7 @@ def _named(label: Any, names: Sequence[str]) -> Any:
 
 def _list_of(values: Any, what: str) -> list:
     """Converts a list, an array, a column of a table or a similar sequence to a list."""
-    if isinstance(values, (str, bytes, Mapping, Set)):
+    if isinstance(values, (str, bytes, Mapping, Set)) or not hasattr(values, "__iter__"):
         raise InputError(f"{what}: is of type {type(values).__name__}; give a list")
     if getattr(values, "ndim", 1) > 1:  # iterating over a data frame would give the names of its columns
         raise InputError(
