@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def opened(path: str) -> Iterator:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise InputError(f"{path}: a Parquet file needs PyArrow: pip install '.[parquet]'") from error
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with unreadable(path), tf.io.gfile.GFile(path, "rb") as file:
         file.closed = False  # PyArrow needs this attribute
         try:
             yield parquet.ParquetFile(file)

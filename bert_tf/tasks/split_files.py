@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.core import identity
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings.finetuning import PATH_FLAGS, UNLABELED
 
@@ -52,7 +52,9 @@ def file_data(
     def load(split: str) -> list[Any]:
         examples: list[Any] = []
         for path in files(split):
-            if not (read := read_file(path, "test" if split == UNLABELED else split)):
+            with unreadable(path):
+                read = read_file(path, "test" if split == UNLABELED else split)
+            if not read:
                 raise InputError(f"{path}: holds no example; add a line for each text")
             refuse_repeated_ids(path, read, len(examples))
             examples += read

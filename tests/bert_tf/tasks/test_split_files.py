@@ -112,3 +112,25 @@ def test_a_changed_label_changes_the_identity(tmp_path, kind):
     rows[15_000] = rows[15_000].replace(b"text", b"TEXT")
     path.write_bytes(b"".join(rows))
     assert source.fingerprint("train") != before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("end", "content"),
+    [
+        (".json", b"[" * 100_000),
+        (".json", b'[{"text": "a", "label": ' + b"9" * 5000 + b"}]"),
+        (".json", b'[{"text": "a", "label": 1}, 7]'),
+        (".jsonl", b'{"text": 5, "label": {"a": [1]}, "tokens": 3, "entities": 7}\n'),
+        (".parquet", b"PAR1 is not one"),
+        (".csv", b"text,label\na,{[]}\nb,{[]}\n"),
+    ],
+    ids=["deep", "long number", "no object", "other types", "no parquet", "set of lists"],
+)
+def test_damage_is_a_line_with_the_file(tmp_path, kind, end, content):
+    path = tmp_path / f"train{end}"
+    path.write_bytes(content)
+    try:
+        assert KINDS[kind][0]("", {"train": (str(path),)}).read("train"), "another kind of task may read the file"
+    except InputError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
