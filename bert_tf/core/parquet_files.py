@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from bert_tf.core.errors import InputError, unreadable
 
 
@@ -16,6 +14,8 @@ from bert_tf.core.errors import InputError, unreadable
 def opened(path: str) -> Iterator:
     """Provides a `pyarrow.parquet.ParquetFile`.
     Raises InputError: PyArrow is not installed, or the file is damaged."""
+    import tensorflow as tf
+
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
