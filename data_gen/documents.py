@@ -6,16 +6,19 @@ which is read as a stream and split into chunks on the fly.
 """
 
 import dataclasses
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import tensorflow as tf
 
+from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
-from data_gen import compressed, parquet, wikipedia
-from data_gen.sentences import split_sentences
+from bert_tf.core.json_lines import LineError, field, meaning, parse, without_surrogates
+from data_gen import compressed, wikipedia
+from data_gen.sentences import ENGLISH, split_sentences
 
 # Approximate size of the text of one work unit. The unit's examples, at most about 200,000, fit in memory.
 CHUNK_BYTES = 2 << 20
@@ -35,6 +38,7 @@ _REMEDY = {
     "jsonl": "give one JSON object per line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
+_PARQUET_ROWS = 256  # number of rows that are read at once
 # Two consecutive reads share this many bytes, because a match may span both reads. Longer matches are not found.
 _OVERLAP = 1 << 10
 # The lines that WikiExtractor writes before and after each article. The lookbehind finds the start of a line. It is
@@ -54,12 +58,13 @@ class Source:
     end: int
 
 
-def format_of(files: Sequence[str], given: str | None) -> str:
-    """Returns the given format, or the format that the extensions of the files state; "lines" if they state none."""
-    found = {_FORMATS.get(os.path.splitext(compressed.plain_name(path))[1].lower(), "lines") for path in files}
-    if not given and len(found) > 1:
-        raise InputError(f"--input_file: has the formats {', '.join(sorted(found))}; give files of one format")
-    return given or found.pop()
+def format_of(files: Sequence[str], flag: str | None) -> str:
+    """Returns the value of --input_format; if it is not given, the format that the extensions of the files state, or
+    "lines" if they state none."""
+    formats = {_FORMATS.get(os.path.splitext(compressed.plain_name(path))[1].lower(), "lines") for path in files}
+    if not flag and len(formats) > 1:
+        raise InputError(f"--input_file: has the formats {', '.join(sorted(formats))}; give files of one format")
+    return flag or formats.pop()
 
 
 def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> list[Source]:
@@ -67,7 +72,8 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
     each boundary are read."""
     size, start, sources = tf.io.gfile.stat(path).length, 0, []
     if input_format == "parquet":
-        return [Source(path, *found) for found in parquet.row_groups(path, size)]
+        with parquet_files.opened(path) as file:
+            return _row_groups(file.num_row_groups, path)
     if compressed.is_compressed(path):
         return [Source(path, 0, size)]
     with compressed.open_binary(path) as file:
@@ -105,15 +111,15 @@ def read_documents(
     header = wikipedia.header(source.path) if input_format == "wikipedia" else wikipedia.Header()
     header = header._replace(language=language or header.language)
     if input_format == "parquet":
-        size = tf.io.gfile.stat(source.path).length
-        yield from parquet.read(source.path, size, source.start, text_field, chunk_bytes, header.language)
+        yield from _read_row_group(source, text_field, chunk_bytes, header.language)
         return
     position = source.start
     for chunk in read_chunks(source, input_format, chunk_bytes):
         if input_format == "jsonl":
             yield list(_json_documents(chunk, source.path, position, text_field, header.language))
         elif input_format == "documents":
-            yield _line_documents(chunk, header.language)
+            lines = without_tag_lines(chunk).decode("utf-8", errors="ignore").split("\n")
+            yield [split_sentences(line, header.language) for line in lines]
         elif input_format == "wikipedia":
             yield _articles(chunk, source.path, position, header)
         else:
@@ -140,21 +146,68 @@ def split_lines(text: bytes) -> list[Document]:
     return documents
 
 
-def _line_documents(chunk: bytes, language: str) -> list[Document]:
-    lines = without_tag_lines(chunk).decode("utf-8", errors="ignore").split("\n")
-    return [split_sentences(line, language) for line in lines]
-
-
 def _json_documents(chunk: bytes, path: str, position: int, text_field: str, language: str) -> Iterator[Document]:
-    from bert_tf.core.json_lines import LineError
-    from data_gen import jsonl
-
     for line in chunk.split(b"\n"):
         try:
-            yield jsonl.document(line, text_field, language)
+            yield json_document(line, text_field, language)
         except LineError as error:
             raise InputError(f"{path}, line {_line_number(path, position)}: {error}") from error
         position += len(line) + 1
+
+
+def json_document(line: bytes, text_field: str, language: str = ENGLISH) -> Document:
+    """Returns the sentences of one JSON line. Bytes that are not valid UTF-8 are dropped, as in the original.
+    `text_field`: name of the field with the text: a string or a list of strings; null if there is none. In a string,
+      line ends separate paragraphs. In a list, each string is a sentence or a paragraph. No sentence spans two
+      paragraphs or strings.
+    Raises LineError: the line is not a JSON object, or the field does not contain text."""
+    content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
+    if not content:
+        return []
+    return _sentences_of(field(parse(content), text_field, "text_field"), text_field, language)
+
+
+def _sentences_of(text: Any, text_field: str, language: str) -> Document:
+    """Returns the sentences of a field's value; see `json_document`."""
+    if text is None:
+        return []
+    paragraphs = text.splitlines() if isinstance(text, str) else text
+    if not isinstance(paragraphs, list):
+        raise LineError(f"field {text_field!r} must be a string or a list of strings, found {meaning(text)}")
+    for paragraph in paragraphs:
+        if not isinstance(paragraph, str):
+            raise LineError(f"field {text_field!r} must be a list of strings, found {meaning(paragraph)} in it")
+    return [s for paragraph in paragraphs for s in split_sentences(without_surrogates(paragraph), language)]
+
+
+def _row_groups(count: int, path: str) -> list[Source]:
+    """Divides a Parquet file into a range for each of its row groups. A range only names its row group. Equal ranges
+    are never empty, even for row groups without rows, so each range belongs to one row group."""
+    size = tf.io.gfile.stat(path).length
+    edges = [size * end // max(count, 1) for end in range(count + 1)]
+    return [Source(path, *edge) for edge in itertools.pairwise(edges)]
+
+
+def _read_row_group(source: Source, text_field: str, chunk_bytes: int, language: str) -> Iterator[list[Document]]:
+    """Yields the documents of a row group in lists of about `chunk_bytes` of text; a row without text is empty."""
+    path, documents, length = source.path, [], 0
+    with parquet_files.opened(path) as file:
+        if text_field not in file.schema_arrow.names:
+            have = ", ".join(file.schema_arrow.names)
+            raise InputError(f"{path}: has no column {text_field!r}; give one of its columns as --text_field: {have}")
+        group = _row_groups(file.num_row_groups, path).index(source)
+        for batch in file.iter_batches(_PARQUET_ROWS, [group], [text_field]):
+            for text in batch.column(0).to_pylist():
+                try:
+                    documents.append(_sentences_of(text, text_field, language))
+                except LineError as error:
+                    raise InputError(f"{path}: {error}") from error
+                length += sum(map(len, documents[-1]))
+                if length >= chunk_bytes:
+                    yield documents
+                    documents, length = [], 0
+    if documents:
+        yield documents
 
 
 def _articles(chunk: bytes, path: str, position: int, header: wikipedia.Header) -> list[Document]:
@@ -185,8 +238,8 @@ def _bytes_to_end(file: BinaryIO, path: str, input_format: str) -> int:
     passed, before = 0, b""
     while block := file.read(1 << 16):
         window = before + block
-        if found := _ENDS[input_format].search(window):
-            return passed - len(before) + found.end()
+        if match := _ENDS[input_format].search(window):
+            return passed - len(before) + match.end()
         passed += len(block)
         before = window[-_OVERLAP:]
         _check_length(passed, path, input_format)
@@ -199,7 +252,7 @@ def _last_end(data: bytes, input_format: str) -> int:
     step = 1 << 16
     while True:
         start = max(0, len(data) - step)
-        ends = [found.end() for found in _ENDS[input_format].finditer(data, start)]
+        ends = [match.end() for match in _ENDS[input_format].finditer(data, start)]
         if ends or not start:
             return ends[-1] if ends else 0
         step *= 4

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from export import signatures, versions
+from export import signatures, version_folder
 from export.kinds.base import ServedModel
 
 _TOLERANCE = 1e-4
@@ -38,7 +38,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
         except Exception as error:
             operations = sorted(set(re.findall(r"'tf\.(\w+)' op ", str(error))))
             raise _refusal(f"it cannot express {', '.join(operations)}" if operations else str(error)) from error
-    path = os.path.join(folder, versions.LITERT)
+    path = os.path.join(folder, version_folder.LITERT)
     with storage.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:
         file.write(content)
     expected = function(**{name: tf.constant(values) for name, values in rows.items()})

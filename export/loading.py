@@ -19,7 +19,7 @@ from tensorflow.python.framework import op_def_registry
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from export import versions, warmup
+from export import version_folder, warmup
 from export.serve.errors import reason
 
 _INIT = "__saved_model_init_op"
@@ -32,7 +32,7 @@ _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
     """Returns the signatures that `saved_model.pb` declares, by name."""
     path = os.path.join(folder, "saved_model.pb")
-    if tf.io.gfile.exists(os.path.join(folder, versions.LITERT)):
+    if tf.io.gfile.exists(os.path.join(folder, version_folder.LITERT)):
         raise InputError(f"{folder}: is a LiteRT export, which was checked when it was written; load model.tflite")
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; give the folder of a version, such as models/reviews/1")

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import types
 import typing
 import uuid
@@ -44,8 +45,8 @@ def atomic_path(path: str) -> Iterator[str]:
     try:
         yield temporary
         if "://" not in path:
-            with open(temporary, "rb") as written:
-                os.fsync(written.fileno())
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
         _gfile().rename(temporary, path, overwrite=True)
     except OSError as error:  # such as a full disk, of which many libraries do not name the file
         if error.errno and not error.filename:
@@ -54,6 +55,20 @@ def atomic_path(path: str) -> Iterator[str]:
     finally:
         if _gfile().exists(temporary):
             _gfile().remove(temporary)
+
+
+@contextlib.contextmanager
+def local_path_of(path: str) -> Iterator[str]:
+    """Yields a local path, for a library that writes only local files. Its file atomically becomes `path` if the block
+    succeeds; creates the folder of `path`."""
+    _gfile().makedirs(os.path.dirname(path) or ".")
+    with atomic_path(path) as temporary:
+        if "://" not in path:
+            yield temporary
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"{folder}/file"
+            _gfile().copy(f"{folder}/file", temporary)
 
 
 class FolderTakenError(InputError):
@@ -97,8 +112,8 @@ def publish_folder(temporary: str, path: str) -> None:
     if "://" not in path:
         for folder, _, names in os.walk(temporary):
             for name in names:
-                with open(os.path.join(folder, name), "rb") as written:
-                    os.fsync(written.fileno())
+                with open(os.path.join(folder, name), "rb") as file:
+                    os.fsync(file.fileno())
     taken = FolderTakenError(f"{path}: another process has meanwhile written this folder; give a new folder")
     if "://" in path:  # renaming is not atomic here: a process that writes at the same moment goes unnoticed
         if _gfile().exists(path) and _gfile().listdir(path):

@@ -18,6 +18,8 @@ from bert_tf.tokenization import BertTokenizer
 
 # The value of `words`, `starts` and `ends` for [CLS] and [SEP], which are not in the text.
 NOWHERE = -1
+# The columns of `TokenRows` with an entry for each token.
+TOKEN_COLUMNS = ("input_ids", "segment_ids", "words", "starts", "ends")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +52,7 @@ class TokenRows:
         start, stop, _ = texts.indices(len(self.is_truncated))
         splits = self.splits[start : stop + 1]
         tokens = slice(int(splits[0]), int(splits[-1]))
-        names = ("input_ids", "segment_ids", "words", "starts", "ends")
-        columns = {name: getattr(self, name)[tokens] for name in names}
+        columns = {name: getattr(self, name)[tokens] for name in TOKEN_COLUMNS}
         return TokenRows(splits - splits[0], **columns, is_truncated=self.is_truncated[start:stop])
 
 

@@ -15,9 +15,10 @@ from absl import logging
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed.workarounds import silence_compilation_messages
-from bert_tf.jobs import local_files, text_job
+from bert_tf.jobs import text_job
 from bert_tf.jobs.job import Job
 from bert_tf.jobs.line_ranges import LineRange, read_lines
 from bert_tf.jobs.runner import Runner
@@ -172,7 +173,7 @@ def _write(task: TextTask, told: Callable[[int], None]) -> ScoreCounts:
     if settings.mode == FILL_MASK:
         entry_of = scoring.guesses_entry
     unknown = tokenizer.vocabulary.index(UNK)
-    with local_files.written(task.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+    with storage.local_path_of(task.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for group in _groups(_texts(settings, task.source)):
             for text, answers in zip(group, scorer.answers([text.row for text in group]), strict=True):
                 value = float(answers.log_probabilities.sum(dtype=np.float64))

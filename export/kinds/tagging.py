@@ -2,17 +2,17 @@
 
 Paper: section 3.2, Figure 4 (d); section 5.3.
 
-Letters: W words of the longest text.
+Letters: W words of the longest text, A words of all texts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from bert_tf.tasks.tagging import tagging_task, word_rows
+from bert_tf.tasks.tagging import tag_schemes, tagging_task, word_rows
 from bert_tf.tasks.tagging.running_text import TextWords, of_sentences, of_spaces
 from bert_tf.text.characters import NOWHERE
-from export.kinds import row_groups, written_tags
+from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedTask
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
@@ -77,9 +77,9 @@ class ServedTagging(ServedTask):
     def _answers(self, found: TextWords) -> dict[str, tf.Tensor]:
         _check_size(found.words)
         sentences, labels = found.words.row_splits, self._description.labels
-        probabilities = tf.nn.softmax(self._logits(found.words))  # [all words, C]
+        probabilities = tf.nn.softmax(self._logits(found.words))  # [A, C]
         predicted = tf.argmax(probabilities, -1, tf.int32)
-        tags = written_tags.tags(predicted, sentences, labels, self._description.parameters["tag_scheme"])
+        tags = tags_of(predicted, sentences, labels, self._description.parameters["tag_scheme"])
 
         def padded(values: tf.Tensor, padding: str | int | float) -> tf.Tensor:
             return tf.RaggedTensor.from_row_splits(values, sentences, validate=False).to_tensor(padding)
@@ -94,7 +94,7 @@ class ServedTagging(ServedTask):
         }
 
     def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
-        """Computes the logits of all words, float32 [words, C]; `found`, [B, (words)], contains each text's words."""
+        """Computes the logits of all words, float32 [A, C]; `found`, [B, (words)], contains each text's words."""
         room = self.length - _SPECIAL_TOKENS
         tokens = word_rows.word_tokens(self.tokenizer.encode(found.values), self.tokenizer.unk_id, room)
         rows = word_rows.make_rows(tokens, found.row_splits, room)
@@ -105,6 +105,36 @@ class ServedTagging(ServedTask):
             places = tf.ragged.range(places.row_lengths())
         logits = row_groups.compute(lambda part: self._model(part)["logits"], inputs)  # [N, S, C]
         return tf.gather_nd(logits, _indices(places))
+
+
+def tags_of(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: str) -> tf.Tensor:
+    """Returns the tags of the predicted entities in a tag scheme; see `TaggingTask.predicted_tags`.
+    `labels`: int32 [A], indices into `names`.
+    `sentences`: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
+    `scheme`: one of the schemes in `tag_schemes`.
+    Returns string [A], the tag of each word."""
+    prefixes, types = zip(*map(tag_schemes.split_tag, names), strict=True)
+    type_names = sorted(set(types))
+    prefix, type_ = tf.gather(list(prefixes), labels), tf.gather([type_names.index(name) for name in types], labels)
+    word = tf.range(tf.size(labels, tf.int64))
+    is_first = tf.gather(sentences, tf.ragged.row_splits_to_segment_ids(sentences)) == word
+    before = tf.where(is_first, tag_schemes.OUTSIDE, tf.roll(prefix, 1, 0))
+    same = type_ == tf.roll(type_, 1, 0)
+    # `tag_schemes.entities` follows the same rule in Python.
+    continues = _among(prefix, "IE") & _among(before, "BI") & same
+    ends = ~tf.concat([continues[1:], [False]], 0)[: tf.size(labels)]
+    if scheme == tag_schemes.IOB1:
+        letter = tf.where(~continues & (before != tag_schemes.OUTSIDE) & same, "B", "I")
+    elif scheme == tag_schemes.BIOES:
+        letter = tf.where(continues, tf.where(ends, "E", "I"), tf.where(ends, "S", "B"))
+    else:
+        letter = tf.where(continues, "I", "B")
+    suffix = tf.gather([f"-{name}" if name else "" for name in type_names], type_)
+    return tf.where(prefix == tag_schemes.OUTSIDE, tag_schemes.OUTSIDE, tf.strings.join([letter, suffix]))
+
+
+def _among(prefix: tf.Tensor, prefixes: str) -> tf.Tensor:
+    return tf.reduce_any(prefix[:, tf.newaxis] == tf.constant(list(prefixes)), 1)
 
 
 def _check_size(words: tf.RaggedTensor) -> None:

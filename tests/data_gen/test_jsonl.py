@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from data_gen.jsonl import LineError, document
+from bert_tf.core.json_lines import LineError
+from data_gen.documents import json_document
 
 
 def line(**record):
@@ -24,15 +25,15 @@ def line(**record):
     ],
 )
 def test_the_sentences_of_a_line(content, expected):
-    assert document(content, "text") == expected
+    assert json_document(content, "text") == expected
 
 
 def test_a_line_is_split_by_the_rules_of_a_language():
-    assert document(line(text="Je to tj. Praha."), "text", "cs") == ["Je to tj. Praha."]
+    assert json_document(line(text="Je to tj. Praha."), "text", "cs") == ["Je to tj. Praha."]
 
 
 def test_the_field_is_the_one_asked_for():
-    assert document(line(text="Not this.", body="But this."), "body") == ["But this."]
+    assert json_document(line(text="Not this.", body="But this."), "body") == ["But this."]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,6 @@ def test_the_field_is_the_one_asked_for():
 )
 def test_what_is_wrong_with_a_line(content, message):
     with pytest.raises(LineError) as raised:
-        document(content, "text")
+        json_document(content, "text")
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)

@@ -26,7 +26,7 @@ from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
-from export import versions
+from export import version_folder
 from export.kinds.classification import ServedClassifier, ServedMultiLabel, ServedRegression
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -267,10 +267,10 @@ def test_two_exports_at_once_get_two_versions(tmp_path):
         for number in range(20):
             if number == 10:  # on a busy machine, the poller's turn may come late
                 has_looked.wait()
-            with storage.temporary_folder(versions.beside(base)) as temporary:
+            with storage.temporary_folder(version_folder.beside(base)) as temporary:
                 for part in ("saved_model.pb", "variables"):
                     storage.write_text(os.path.join(temporary, part), part)
-                found.append(versions.publish(temporary, base))
+                found.append(version_folder.publish(temporary, base))
 
     threads = [threading.Thread(target=publish) for _ in range(3)]
     for thread in threads:

@@ -8,7 +8,7 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.tagging import running_text, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer
-from export.kinds import written_tags
+from export.kinds import tagging
 from tests.bert_tf.tagging import ODD_WORDS, make_task
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
@@ -111,7 +111,7 @@ def test_tags_are_those_of_the_entities(scheme):
     task, rng = make_task(scheme=scheme), np.random.default_rng(0)
     labels = [rng.integers(0, len(task.labels), count) for count in (1, 0, 7, 300, 2, 0)]
     splits = np.cumsum([0, *map(len, labels)])
-    found = written_tags.tags(tf.constant(np.concatenate(labels), tf.int32), tf.constant(splits), task.labels, scheme)
+    found = tagging.tags_of(tf.constant(np.concatenate(labels), tf.int32), tf.constant(splits), task.labels, scheme)
     expected = []
     for ids in labels:
         tags = [task.labels[i] for i in ids]

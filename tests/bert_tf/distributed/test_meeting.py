@@ -7,8 +7,8 @@ import types
 import pytest
 
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import meeting
-from bert_tf.distributed.meeting import Cluster, wait_for_all
+from bert_tf.distributed import workers
+from bert_tf.distributed.workers import Cluster, wait_for_all
 from tests.bert_tf.ports import free_hosts
 from tests.waiting import PATIENCE
 
@@ -25,7 +25,7 @@ def hosts():
 
 @pytest.fixture(autouse=True)
 def _some_patience(monkeypatch):
-    monkeypatch.setattr(meeting, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(workers, "_SECONDS_FOR_A_WORKER", PATIENCE)
 
 
 class Worker(threading.Thread):
@@ -81,8 +81,8 @@ def test_one_alone_waits_for_nobody(hosts):
 def test_who_does_not_come_is_named(hosts, index, missing, caplog, monkeypatch):
     ticks = itertools.count()  # hours
     clock = types.SimpleNamespace(monotonic=lambda: 3600.0 * next(ticks), sleep=lambda seconds: None)
-    monkeypatch.setattr(meeting, "time", clock)
-    monkeypatch.setattr(meeting, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(workers, "time", clock)
+    monkeypatch.setattr(workers, "_SECONDS_FOR_A_WORKER", 3600.0)
     outcome = Worker(index, hosts[:2]).result()
     assert outcome.startswith(missing) and "(Connection refused) has not started within an hour" in outcome
     assert f"waiting for {missing}" in caplog.text
