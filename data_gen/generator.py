@@ -73,7 +73,8 @@ def _make(
     finished: Sequence[manifest.Shard | None],
 ) -> list[manifest.Shard]:
     settings = job.settings
-    special_tokens = _special_tokens(rules, settings)
+    rule = MaskingRule.of_settings(rules, dataclasses.asdict(settings), settings.max_predictions_per_seq)
+    special_tokens = SpecialTokens(rules.id_of(CLS), rules.id_of(SEP), rule, rules.has_token_types)
     blocks = _tokenize(files, job, runner)
     _check_documents(blocks, settings)
     check_unknown(blocks, settings)
@@ -98,11 +99,6 @@ def verify(settings: GeneratorSettings) -> None:
     if faults:
         raise InputError(faults[0])
     logging.info("%s: verified %d shard%s", path, *counted(len(manifest.read_manifest(path)["shards"])))
-
-
-def _special_tokens(rules: TokenizerRules, settings: GeneratorSettings) -> SpecialTokens:
-    rule = MaskingRule.of_settings(rules, dataclasses.asdict(settings), settings.max_predictions_per_seq)
-    return SpecialTokens(rules.id_of(CLS), rules.id_of(SEP), rule, rules.has_token_types)
 
 
 def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[TokenBlock]:

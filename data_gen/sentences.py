@@ -34,12 +34,12 @@ def split_sentences(text: str, language: str = ENGLISH) -> list[str]:
         # would split within a white-space character that has several bytes (U+2028, U+3000).
         line = " ".join(paragraph.split())
         try:
-            found = segment(language, line)
+            segments = segment(language, line)
         except BaseException as error:
             # A panic of the compiled library is a BaseException, but not an Exception. Keep the paragraph as one
             # sentence, so that the worker survives.
             if type(error).__name__ != "PanicException":
                 raise
-            found = [line]
-        sentences += filter(None, map(str.strip, found))
+            segments = [line]
+        sentences += filter(None, map(str.strip, segments))
     return sentences

@@ -75,16 +75,16 @@ def make_shards(
     `tasks`: the tasks of all units; the units' records are on disk.
     `facts`: the facts of each unit, in the order of `tasks`.
     `finished`: the shard of each output; None for a missing shard."""
-    examples = sum(found.examples for found in facts)
+    examples = sum(each.examples for each in facts)
     if examples < len(job.outputs):
         raise InputError(
             f"--output_file names {len(job.outputs)} shards, but the corpus yields {examples} example(s); give at most "
             f"{examples} shards"
         )
-    units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
+    units = [(task.path, each.examples) for task, each in zip(tasks, facts, strict=True)]
     units_path = f"{job.folder}/units/units.json"
     storage.write_json(units_path, units)
-    buckets = math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES)
+    buckets = math.ceil(sum(each.bytes for each in facts) / len(job.outputs) / BUCKET_BYTES)
     shuffles = [
         ShuffleTask(
             **vars(task), units_path=units_path, shards=len(job.outputs), buckets=buckets,
@@ -114,9 +114,9 @@ def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task
     for bucket, (within, taken) in enumerate(deal(counts, task.buckets, (task.seed, _TO_BUCKETS, task.index))):
         data, edges = bytearray(), [np.zeros(1, np.int64)]
         for unit in np.flatnonzero(taken).tolist():
-            found, offsets = unit_files.read(paths[unit], int(starts[unit] + within[unit]), int(taken[unit]))
+            records, offsets = unit_files.read(paths[unit], int(starts[unit] + within[unit]), int(taken[unit]))
             edges.append(len(data) + offsets[1:])
-            data += found
+            data += records
         offsets = np.concatenate(edges)
         order = np.random.default_rng((task.seed, _IN_BUCKET, task.index, bucket)).permutation(len(offsets) - 1)
         view = memoryview(data)

@@ -15,8 +15,7 @@ from absl import flags
 
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import run_on_words
-
-_PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+from tfrecords.schema import PREDICTIONS
 
 
 def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
@@ -26,15 +25,15 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
     `count`: maximum number of records."""
     from tfrecords import reader
 
-    found = 0
+    records = 0
     # Stop after the requested records, because later records may be damaged.
     for index, record in enumerate(itertools.islice(reader.checked_records(path), first + count)):
-        found += 1
+        records += 1
         if index >= first:
             print("\n".join(describe(reader.parse_example(record, path, index), vocabulary, f"{path}, record {index}")))
             print()
-    if found <= first:
-        raise InputError(f"{path}: has {found} record(s), so there is no record at --first={first}")
+    if records <= first:
+        raise InputError(f"{path}: has {records} record(s), so there is no record at --first={first}")
 
 
 def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
@@ -49,7 +48,8 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
     _check(values, len(vocabulary), title)
     length = sum(values.get("input_mask", [1] * len(values["input_ids"])))
     segments = values.get("segment_ids", [0] * length)
-    labels = _labels(values, vocabulary)
+    predictions = zip(*(values.get(name, []) for name in PREDICTIONS), strict=True)
+    labels = {position: vocabulary[label] for position, label, weight in predictions if weight}
     tokens = [_marked(vocabulary[values["input_ids"][i]], labels.get(i)) for i in range(length)]
     facts = [f"{length} of {len(values['input_ids'])} tokens"]
     facts.append(f"{len(labels)} predicted" if "masked_lm_weights" in values else "not masked")
@@ -72,12 +72,6 @@ def _check(values: Mapping[str, list], vocab_size: int, title: str) -> None:
             f"{title}: contains id {wrong[0]}, but the vocabulary has {vocab_size} tokens; give the --vocab_file with "
             "which the data was made"
         )
-
-
-def _labels(values: Mapping[str, list], vocabulary: Sequence[str]) -> dict[int, str]:
-    """Maps each predicted position to the token to predict."""
-    columns = (values.get(name, []) for name in _PREDICTIONS)
-    return {position: vocabulary[label] for position, label, weight in zip(*columns, strict=True) if weight}
 
 
 def _marked(token: str, label: str | None) -> str:

@@ -60,8 +60,8 @@ def articles(text: bytes, source: str, start: int, header: Header) -> list[list[
         ) from error
     texts = (_wikitext(page, source) for page in root.iterfind("{*}page"))
     language, names = header
-    found = ([s for passage in passages(text, names) for s in split_sentences(passage, language)] for text in texts)
-    return list(filter(None, found))
+    documents = ([s for passage in passages(text, names) for s in split_sentences(passage, language)] for text in texts)
+    return list(filter(None, documents))
 
 
 def _name(element: ElementTree.Element) -> str:

@@ -109,8 +109,8 @@ def passages(wikitext: str, local_names: frozenset[str] = frozenset()) -> list[s
     Links, tags and marks become the text that a reader sees. Templates are not expanded, except for a few that are used
     within sentences.
     `local_names`: the wiki's names of the namespaces of files, media and categories, from `namespace_key`."""
-    found = (_visible_text(paragraph) for paragraph in _paragraphs(_without_nesting(wikitext, local_names)))
-    return [text for text in found if len(_WORD.findall(text)) >= _FEWEST_WORDS]
+    texts = (_visible_text(paragraph) for paragraph in _paragraphs(_without_nesting(wikitext, local_names)))
+    return [text for text in texts if len(_WORD.findall(text)) >= _FEWEST_WORDS]
 
 
 def _without_nesting(wikitext: str, local_names: frozenset[str]) -> str:

@@ -141,7 +141,7 @@ def _flag(flag: help_text.FlagHelp, kind: str) -> str:
     if flag.is_required:
         remarks.append("required")
     elif flag.default is False or flag.default not in (None, ""):
-        remarks.append(f"default: `{help_text.written(flag.default)}`")
+        remarks.append(f"default: `{help_text.value_text(flag.default)}`")
     if flag.choices:
         remarks.append("one of " + ", ".join(f"`{choice}`" for choice in flag.choices if choice))
     if flag.alias:

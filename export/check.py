@@ -25,9 +25,9 @@ def check(folder: str) -> None:
     print(f"  the model was loaded and answered {count} warm-up requests in {time.monotonic() - started:.1f} s")
     files = (f"{place}/{name}" for place, _, names in tf.io.gfile.walk(folder) for name in names)
     print(f"  size: {sum(tf.io.gfile.stat(file).length for file in files) / 1e6:.1f} MB")
-    found = {rows: loading.latency(model, folder, rows) for rows in (1, 32)}
-    if None not in found.values():
-        times = (f"{1000 * seconds:.1f} ms for {rows}" for rows, seconds in found.items())
+    latencies = {rows: loading.latency(model, folder, rows) for rows in (1, 32)}
+    if None not in latencies.values():
+        times = (f"{1000 * seconds:.1f} ms for {rows}" for rows, seconds in latencies.items())
         print(f"  latency on this machine: {' and '.join(times)} inputs at a time (median)")
 
 

@@ -74,11 +74,11 @@ def check(folder: str) -> tuple[Any, int]:
 def latency(model: Any, folder: str, rows: int) -> float | None:
     """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request. The result is
     None if no request has rows: exports of other projects may have scalar inputs."""
-    default, requests = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY, []
+    requests = []
     for request in warmup.read(folder):
         sizes = {len(value) if value.ndim else 0 for value in request.inputs.values()}
         if len(sizes) == 1 and 0 not in sizes:
-            requests.append((request.signature == default, sizes.pop(), request))
+            requests.append((request.signature == warmup.DEFAULT_SIGNATURE, sizes.pop(), request))
     if not requests:
         return None
     # The largest request has inputs of all lengths. Exports of other projects may lack the default signature.
@@ -136,9 +136,9 @@ def _used(folder: str) -> Iterator[tuple[str, str]]:
 
 def _check_operations(folder: str) -> None:
     """Refuses a SavedModel that contains an operation that TF Serving lacks."""
-    known = allowed()
+    allowed_operations = allowed()
     for operation, function in _used(folder):
-        if operation not in known:
+        if operation not in allowed_operations:
             where = f"function {function}" if function else "the graph"
             raise InputError(
                 f"{folder}: the operation {operation} in {where} is neither core TensorFlow's nor tensorflow-text's, "

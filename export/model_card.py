@@ -1,7 +1,6 @@
 """The model card of an export: the model, its training data, its scores, and the versions of the packages."""
 
 import glob
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import pair
 from bert_tf.checkpoint_formats.hugging_face import INDEX_SUFFIX
+from bert_tf.core import storage
 from bert_tf.runs import evaluations, run_record
 from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.trained import Trained
@@ -20,7 +20,6 @@ from bert_tf.training import metrics_file
 
 NAME = "model_card.md"
 _PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
-_BLOCK_BYTES = 1 << 20
 # Relative tolerance for comparing thresholds. Files store thresholds as decimal numbers.
 _TOLERANCE = 1e-6
 
@@ -71,11 +70,11 @@ def _shown(value: Any) -> str:
 
 def _scores(source: Trained) -> dict[str, Any]:
     """Returns the checkpoint's scores on the dev data: from the last evaluation or from evaluations during training."""
-    found = evaluations.read(source.folder)
+    recorded = evaluations.read(source.folder)
     # Evaluations during training do not record their thresholds.
-    of_training = {} if "thresholds" in source.description.parameters else found.scores.get(source.step, {})
+    of_training = {} if "thresholds" in source.description.parameters else recorded.scores.get(source.step, {})
     shown = _exported(source, [_results(source.folder, source.step), of_training])
-    return ({"data": found.data} if found.data and shown else {}) | shown
+    return ({"data": recorded.data} if recorded.data and shown else {}) | shown
 
 
 def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
@@ -83,18 +82,18 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
     lines = metrics_file.read(source.folder)
     data = {line["split"]: {"data": line["data"]} for line in lines if "data" in line}
     folders = metrics_file.other_data(source.folder).items()
-    found = {name: _exported(source, [_results(folder, source.step)]) for name, folder in folders}
+    scores = {name: _exported(source, [_results(folder, source.step)]) for name, folder in folders}
     return {
-        f"Scores on {name}, which is not the dev data": data.get(name, {}) | results
-        for name, results in found.items() if results
+        f"Scores on {name}, which is not the dev data": data.get(name, {}) | shown
+        for name, shown in scores.items() if shown
     }  # fmt: skip
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the first candidate that belongs to this export."""
     parameters, refused = source.description.parameters, {}
-    for found in filter(None, candidates):
-        scores = {name.removeprefix("eval_"): value for name, value in found.items()}
+    for results in filter(None, candidates):
+        scores = {name.removeprefix("eval_"): value for name, value in results.items()}
         if (step := scores.get("global_step", source.step)) != source.step:
             refused = {"not shown": f"the last evaluation was at step {step:g}, but this export has step {source.step}"}
             continue
@@ -115,16 +114,12 @@ def _results(folder: str, step: int) -> dict[str, Any]:
 
 def _sha256(checkpoint: str) -> str:
     """Returns the SHA-256 of a checkpoint's concatenated files, in the order of their names."""
-    digest, files = hashlib.sha256(), []
+    files = []
     for path in checkpoint.split(pair.SEPARATOR):
         stem, is_index = glob.escape(path.removesuffix(INDEX_SUFFIX)), path.endswith(INDEX_SUFFIX)
         parts = sorted(tf.io.gfile.glob(f"{stem}-*.safetensors" if is_index else f"{stem}.*"))
         files += [path] if tf.io.gfile.exists(path) and not is_index else parts
-    for path in files:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
-    return digest.hexdigest()
+    return storage.sha256(*files)
 
 
 def _version(package: str) -> str:

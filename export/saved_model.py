@@ -25,7 +25,6 @@ from export import kinds, litert, loading, model_card, signatures, sources, vers
 from export.kinds.base import ServedModel
 from export.settings import ExportSettings
 
-LABELS_NAME = "labels.txt"
 # `assets.extra` is a SavedModel's folder for additional files. TF Serving ignores unknown files in this folder.
 SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 # Number of choices per example in warm-up requests of tokens, if the model accepts any number of choices.
@@ -81,7 +80,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
             tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)))
     else:
         functions = signatures.signatures_of(served, source.config.max_position_embeddings)
-        served.__call__ = signatures.callable_of(functions[signatures.DEFAULT])  # the layer of hub.KerasLayer
+        served.__call__ = signatures.callable_of(functions[warmup.DEFAULT_SIGNATURE])  # the layer of hub.KerasLayer
         tf.saved_model.save(served, folder, signatures=functions)
         signatures.set_method(folder, served.method)
         warmup.write(folder, version_folder.model_name(settings.export_dir), requests)
@@ -96,10 +95,10 @@ def _requests(served: ServedModel) -> list[warmup.Request]:
     first_texts = np.array([next(iter(row.values()))[0] for row in rows], object)
     examples = np.array([_example(row).SerializeToString() for row in rows], object)
     return [
-        warmup.Request("predict", signatures.DEFAULT, _columns(rows[:1], served)),
-        warmup.Request("predict", signatures.DEFAULT, _columns(rows, served)),
+        warmup.Request("predict", warmup.DEFAULT_SIGNATURE, _columns(rows[:1], served)),
+        warmup.Request("predict", warmup.DEFAULT_SIGNATURE, _columns(rows, served)),
         warmup.Request("predict", signatures.TOKENS, _tokens(served, rows)),
-        warmup.Request(method, signatures.EXAMPLES, {signatures.EXAMPLES_INPUT: examples}),
+        warmup.Request(method, signatures.EXAMPLES, {warmup.EXAMPLES_INPUT: examples}),
         *(
             warmup.Request("predict", name, dict.fromkeys(inputs, first_texts))
             for name, (_, inputs) in served.more_signatures().items()
@@ -152,7 +151,7 @@ def _assets(source: Trained, settings: Mapping[str, Any], folder: str) -> dict[s
         model_card.NAME: model_card.text(source, settings),
     }
     if source.description.labels:
-        texts[LABELS_NAME] = "".join(f"{label}\n" for label in source.description.labels)
+        texts[version_folder.LABELS] = "".join(f"{label}\n" for label in source.description.labels)
     for name, text in texts.items():
         storage.write_text(os.path.join(folder, name), text)
     description.write(folder, source.description)

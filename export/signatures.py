@@ -6,11 +6,10 @@ import tensorflow as tf
 from tensorflow.python.saved_model import fingerprinting_utils
 
 from export.kinds.base import PREDICT, ServedModel
+from export.warmup import DEFAULT_SIGNATURE, EXAMPLES_INPUT
 
-DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
+TOKENS, EXAMPLES = "tokens", "examples"
 TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
-# TF Serving's name for the input of classify and regress.
-EXAMPLES_INPUT = "inputs"
 
 # Maximum number of tokens in a request to the signature `tokens`. The limit bounds memory, because this signature
 # computes all rows at the same time.
@@ -49,7 +48,7 @@ def signatures_of(served: ServedModel, longest: int) -> Signatures:
 
     examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string)}
     return {
-        DEFAULT: _concrete(answer_strings, strings),
+        DEFAULT_SIGNATURE: _concrete(answer_strings, strings),
         TOKENS: _concrete(answer_tokens, tokens),
         EXAMPLES: _concrete(answer_examples, examples),
         **{name: _concrete(function, inputs) for name, (function, inputs) in served.more_signatures().items()},

@@ -32,8 +32,8 @@ def load(settings: ExportSettings) -> Iterator[Trained]:
             kind = description.read(folder).kind
         if kind in CHECKPOINT_KINDS:
             # The model of such a run is an encoder alone, and the files beside it say how its outputs are used.
-            found = chosen_checkpoint.of_finished(folder, settings.use_checkpoint, settings.allow_unfinished)
-            yield _of_checkpoint(dataclasses.replace(settings, checkpoint_dir=found.prefix, task_name=kind))
+            checkpoint = chosen_checkpoint.of_finished(folder, settings.use_checkpoint, settings.allow_unfinished)
+            yield _of_checkpoint(dataclasses.replace(settings, checkpoint_dir=checkpoint.prefix, task_name=kind))
             return
         yield _of_run(dataclasses.replace(settings, checkpoint_dir=folder))
 
@@ -45,17 +45,17 @@ def _of_run(settings: ExportSettings) -> Trained:
         raise InputError(
             f"{folder}: contains no fine-tuned model; give --task_name=embeddings or fill_mask for a pre-trained model"
         )
-    found = trained.load(folder, settings.use_checkpoint, settings.allow_unfinished)
-    names = found.description.kind, found.description.task_name
+    run = trained.load(folder, settings.use_checkpoint, settings.allow_unfinished)
+    names = run.description.kind, run.description.task_name
     if settings.task_name.lower() not in ("", *map(str.lower, names)):
         raise InputError(
             f"--task_name={settings.task_name}: {folder} was trained on {names[1]}; give --task_name={names[1]}, omit "
             "the flag, or give another --checkpoint_dir"
         )
-    kind = kinds.of_task(found.description)
-    settings.check_kind(found.description.task_name, kind.flags)
-    described = kind.completed(settings, found.description, folder, found.step)
-    return dataclasses.replace(found, description=described)
+    kind = kinds.of_task(run.description)
+    settings.check_kind(run.description.task_name, kind.flags)
+    described = kind.completed(settings, run.description, folder, run.step)
+    return dataclasses.replace(run, description=described)
 
 
 def _of_checkpoint(settings: ExportSettings) -> Trained:

@@ -9,6 +9,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 
 LITERT = "model.tflite"
+LABELS = "labels.txt"  # in the folder `assets`
 _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
 
 

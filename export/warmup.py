@@ -14,7 +14,9 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from bert_tf.core.datasets import without_autotune
 
 NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
-_DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+# TF Serving's name for the input of classify and regress.
+EXAMPLES_INPUT = "inputs"
 _KINDS = ("classify", "regress", "predict")
 
 
@@ -40,7 +42,7 @@ def write(folder: str, model: str, requests: Sequence[Request]) -> None:
                 for name, value in one.inputs.items():
                     request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
             else:
-                request.input.example_list.examples.extend(map(tf.train.Example.FromString, one.inputs["inputs"]))
+                request.input.example_list.examples.extend(map(tf.train.Example.FromString, one.inputs[EXAMPLES_INPUT]))
             file.write(log.SerializeToString(deterministic=True))
 
 
@@ -63,5 +65,5 @@ def read(folder: str) -> Iterator[Request]:
             inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
         else:
             examples = [example.SerializeToString() for example in request.input.example_list.examples]
-            inputs = {"inputs": np.array(examples, object)}
-        yield Request(method, request.model_spec.signature_name or _DEFAULT, inputs)
+            inputs = {EXAMPLES_INPUT: np.array(examples, object)}
+        yield Request(method, request.model_spec.signature_name or DEFAULT_SIGNATURE, inputs)

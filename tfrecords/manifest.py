@@ -96,8 +96,8 @@ def shard_names(entries: Mapping) -> list[str]:
 def examples_of(paths: Sequence[str]) -> list[int | None]:
     """Returns the number of examples in each shard; None if no manifest states the number."""
     manifests = find_manifests(paths)
-    found = [(_shard_entry(path, manifests.get(path, {})) or {}).get("examples") for path in paths]
-    return [examples if isinstance(examples, int) else None for examples in found]
+    counts = [(_shard_entry(path, manifests.get(path, {})) or {}).get("examples") for path in paths]
+    return [examples if isinstance(examples, int) else None for examples in counts]
 
 
 def check_size(path: str, entries: Mapping) -> None:

@@ -29,8 +29,10 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     file is given twice, e.g. as a and as ./a, only the first path is returned."""
     files: list[str] = []
     for pattern in items(patterns):
+        if tf.io.gfile.isdir(pattern):
+            raise InputError(f"--{flag}: {pattern} is a folder; give its files, e.g. '{pattern.rstrip('/')}/*'")
         # If a file with this name exists, a bracket in the name does not make the name a glob.
-        files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
+        files += [pattern] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
     first: dict[str, str] = {}
@@ -46,20 +48,14 @@ def is_match(path: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, names) and (folder == folders or fnmatch.fnmatchcase(folder, folders))
 
 
-def _literal(path: str, flag: str) -> str:
-    if tf.io.gfile.isdir(path):
-        raise InputError(f"--{flag}: {path} is a folder; give its files, e.g. '{path.rstrip('/')}/*'")
-    return path
-
-
 def _matches(pattern: str, flag: str) -> list[str]:
     folder, name = os.path.split(pattern)
     if re.search(r"[*?\[]", folder) and tf.io.gfile.isdir(folder):
         # TensorFlow would interpret the folder's name as a glob too.
-        found = [os.path.join(folder, one) for one in fnmatch.filter(storage.list_folder(folder), name)]
+        paths = [os.path.join(folder, one) for one in fnmatch.filter(storage.list_folder(folder), name)]
     else:
-        found = tf.io.gfile.glob(pattern)
-    records = [one for one in found if not tf.io.gfile.isdir(one) and storage.TEMPORARY not in os.path.basename(one)]
+        paths = tf.io.gfile.glob(pattern)
+    records = [one for one in paths if not tf.io.gfile.isdir(one) and storage.TEMPORARY not in os.path.basename(one)]
     kept = sorted(one for one in records if not one.endswith(manifest.SUFFIX))
     if not kept:
         what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
@@ -92,15 +88,15 @@ def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
     """Checks that the first record of every file has the expected features and lengths."""
     for path in files:
-        found = first_example(path).features.feature
+        stored = first_example(path).features.feature
         for feature in features:
-            if feature.name not in found:
+            if feature.name not in stored:
                 is_pairs_label = feature.name == "next_sentence_labels"
                 raise InputError(
-                    f"{path}: has no feature {feature.name!r} (found: {', '.join(sorted(found)) or 'none'}); "
+                    f"{path}: has no feature {feature.name!r} (found: {', '.join(sorted(stored)) or 'none'}); "
                     + ("give --nouse_next_sentence_label" if is_pairs_label else "is it data for another task?")
                 )
-            values = found[feature.name]
+            values = stored[feature.name]
             length = len(getattr(values, "float_list" if feature.kind == "float" else "int64_list").value)
             if length == feature.length:
                 continue

@@ -5,6 +5,9 @@ Paper: section 3.1 (masked language model and next sentence prediction).
 
 import dataclasses
 
+# The features of the predictions of a masked record, and their types.
+PREDICTIONS = {"masked_lm_positions": "int64", "masked_lm_ids": "int64", "masked_lm_weights": "float"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
@@ -31,11 +34,7 @@ def pretraining_features(
     s, p = max_seq_length, max_predictions_per_seq
     features = [Feature("input_ids", "int64", s), Feature("input_mask", "int64", s), Feature("segment_ids", "int64", s)]
     if masked:
-        features += [
-            Feature("masked_lm_positions", "int64", p),
-            Feature("masked_lm_ids", "int64", p),
-            Feature("masked_lm_weights", "float", p),
-        ]
+        features += [Feature(name, kind, p) for name, kind in PREDICTIONS.items()]
     if next_sentence:
         features.append(Feature("next_sentence_labels", "int64", 1))
     return tuple(features)

@@ -155,7 +155,7 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
             )
             # Python represents bytes that are not UTF-8 as lone surrogates, which TensorFlow does not accept.
             require(is_utf8(value), f"--{field.name}={value!a}: is not UTF-8; rename the file")
-            value = _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), value)
+            value = _HOME.sub(lambda match: match[1] + os.path.expanduser("~"), value)
         values[field.name] = value
     return settings_class(**values)
 
@@ -179,10 +179,10 @@ def _refuse_words(words: Sequence[str]) -> None:
 def of_keywords(settings_class: type, values: Mapping[str, Any]):
     """Makes settings from the keyword arguments of a Python call; None means the default. An unknown name is an
     InputError with suggestions."""
-    known = [field.name for field in dataclasses.fields(settings_class)]
+    names = [field.name for field in dataclasses.fields(settings_class)]
     for name in values:
-        if name not in known:
-            alike = " or ".join(difflib.get_close_matches(name, known, n=3))
+        if name not in names:
+            alike = " or ".join(difflib.get_close_matches(name, names, n=3))
             raise InputError(f"{name}: no such argument" + (f"; did you mean {alike}?" if alike else ""))
     return settings_class(**{name: value for name, value in values.items() if value is not None})
 

@@ -40,8 +40,8 @@ class FlagHelp(NamedTuple):
 
 def of_module(flag_values: flags.FlagValues, module_name: str) -> dict[str, list[FlagHelp]]:
     """Returns one group with the flags that a module defines directly with absl."""
-    found = flag_values.get_flags_for_module(module_name)
-    described = [FlagHelp(flag.name, flag.help, flag.default, is_boolean=flag.boolean) for flag in found]
+    own = flag_values.get_flags_for_module(module_name)
+    described = [FlagHelp(flag.name, flag.help, flag.default, is_boolean=flag.boolean) for flag in own]
     return {"Flags": described} if described else {}
 
 
@@ -100,16 +100,16 @@ def _remarks(flag: FlagHelp) -> str:
     if not all(f"{choice}:" in flag.help for choice in flag.choices):
         remarks.append(f"one of {', '.join(filter(None, flag.choices))}")
     if flag.default not in (None, "", False) or (flag.default is not None and type(flag.default) in (int, float)):
-        remarks.append(f"default: {written(flag.default)}")
+        remarks.append(f"default: {value_text(flag.default)}")
     if flag.new_run is not None:
-        value = "none" if flag.new_run == "" else written(flag.new_run)
+        value = "none" if flag.new_run == "" else value_text(flag.new_run)
         remarks.append(f"default: from the run in --output_dir, else {value}")
     if flag.alias:
         remarks.append(f"also --{flag.alias}")
     return f" ({'; '.join(remarks)})" if remarks else ""
 
 
-def written(value) -> str:
+def value_text(value) -> str:
     """Returns a flag's default value as a user would write it."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -30,8 +30,8 @@ def parse(line: str) -> dict[str, Any]:
 def field(record: dict[str, Any], name: str, flag: str) -> Any:
     """Returns the value of a field that a flag names; raises LineError if there is no such field."""
     if name not in record:
-        found = ", ".join(map(repr, list(record)[:10])) or "none"
-        raise LineError(f"no field {name!r}; give one of its fields as --{flag}: {found}")
+        names = ", ".join(map(repr, list(record)[:10])) or "none"
+        raise LineError(f"no field {name!r}; give one of its fields as --{flag}: {names}")
     return record[name]
 
 

@@ -183,12 +183,13 @@ def check_regular_files(folder: str) -> None:
         check_regular(path)
 
 
-def sha256(path: str) -> str:
-    """Computes the SHA-256 of a file, in hexadecimal."""
+def sha256(*paths: str) -> str:
+    """Computes the SHA-256 of a file, or of several files one after another, in hexadecimal."""
     digest = hashlib.sha256()
-    with _gfile().GFile(path, "rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
+    for path in paths:
+        with _gfile().GFile(path, "rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
     return digest.hexdigest()
 
 

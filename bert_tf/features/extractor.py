@@ -73,8 +73,8 @@ class FeatureExtractor:
     """
 
     def __init__(self, checkpoint: str, **settings):
-        given = {"init_checkpoint": os.fspath(checkpoint)} | settings
-        self._load(model.resolve(of_keywords(VectorSettings, given)))
+        keywords = {"init_checkpoint": os.fspath(checkpoint)} | settings
+        self._load(model.resolve(of_keywords(VectorSettings, keywords)))
 
     @classmethod
     def of_settings(cls, settings: VectorSettings) -> "FeatureExtractor":
@@ -108,10 +108,10 @@ class FeatureExtractor:
         """
         changes = {"prompt_name": prompt_name, "prompt": None, "dimensions": dimensions}
         changes["batch_size"] = self.settings.batch_size if batch_size is None else batch_size
-        found = copy.copy(self)
-        found._pool_by(model.resolve(dataclasses.replace(self.settings, **changes)))
-        found._encode = self._encode.with_batches_of(found.settings.batch_size)
-        return found
+        other = copy.copy(self)
+        other._pool_by(model.resolve(dataclasses.replace(self.settings, **changes)))
+        other._encode = self._encode.with_batches_of(other.settings.batch_size)
+        return other
 
     def _load(self, settings: VectorSettings) -> None:
         self.layers = settings.layer_numbers
@@ -138,14 +138,14 @@ class FeatureExtractor:
         Raises:
           InputError: a text is not a string or a pair.
         """
-        found = []
+        features = []
         for _, rows, values in self._all(texts):
             for start, end in zip(rows.splits[:-1], rows.splits[1:], strict=True):
                 taken = slice(start, end)
                 columns = (rows.words, rows.starts, rows.ends, rows.segment_ids)
                 tokens = self.tokenizer.to_tokens(rows.input_ids[taken])
-                found.append(TokenFeatures(tokens, values[taken], *(column[taken] for column in columns)))
-        return found
+                features.append(TokenFeatures(tokens, values[taken], *(column[taken] for column in columns)))
+        return features
 
     def sentences(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Returns pooled vectors of N texts, one per text and layer: float32 [N, L, H], or [N, H] for a single layer.
@@ -172,9 +172,9 @@ class FeatureExtractor:
 
     def _with_progress(self, texts: Sequence) -> Iterator[tuple[list[Text], TokenRows, np.ndarray]]:
         with ProgressBar("extracting", len(texts), "texts", compiles=True, delay=_SECONDS_BEFORE_BAR) as progress:
-            for found in self.vectors(_text(text, number) for number, text in enumerate(texts)):
-                yield found
-                progress.update(len(found[0]))
+            for group in self.vectors(_text(text, number) for number, text in enumerate(texts)):
+                yield group
+                progress.update(len(group[0]))
 
     def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], TokenRows, np.ndarray]]:
         """Yields groups of texts in the given order, with their rows and the vectors of all their tokens.
@@ -195,10 +195,10 @@ class FeatureExtractor:
         return values if self._pool is None else self._pool(values, rows.splits)
 
 
-def _text(given: str | tuple[str, str], number: int) -> Text:
-    segments = (given,) if isinstance(given, str) else given
+def _text(value: str | tuple[str, str], number: int) -> Text:
+    segments = (value,) if isinstance(value, str) else value
     if not isinstance(segments, tuple | list) or len(segments) not in (1, 2):
-        raise InputError(f"texts[{number}]: is {type(given).__name__}; give strings, or pairs of strings")
+        raise InputError(f"texts[{number}]: is {type(value).__name__}; give strings, or pairs of strings")
     if not all(isinstance(segment, str) for segment in segments):
         raise InputError(f"texts[{number}]: must contain only strings")
     return Text(number, tuple(map(without_surrogates, segments)), (0,) * len(segments))

@@ -4,6 +4,10 @@ Paper: section 5.3.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names, sentence_transformers
@@ -76,6 +80,12 @@ def encoder_sha256(settings: VectorSettings) -> str:
     """Hashes the configuration and the weights of the encoder; see `Contents.sha256`."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     return contents.sha256(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
+
+
+def stack_layers(outputs: Mapping[str, Any], layers: Sequence[int]) -> tf.Tensor:
+    """Returns layers of an encoder's outputs, float32 [B, S, L, H]; index 0 means the embeddings."""
+    every = [outputs["embedding_output"], *outputs["encoder_outputs"]]
+    return tf.stack([tf.cast(every[layer], tf.float32) for layer in layers], axis=2)
 
 
 def load(settings: VectorSettings) -> BertEncoder:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.encoder import BertEncoder
+from bert_tf.features.model import stack_layers
 from bert_tf.features.rows import TokenRows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
@@ -34,9 +35,7 @@ class PackedEncoder:
         self._set_size(batch_size)
 
         def compute(batch):
-            outputs = encoder(batch)
-            found = [outputs["embedding_output"], *outputs["encoder_outputs"]]
-            return tf.stack([tf.cast(found[layer], tf.float32) for layer in layers], axis=2)  # [R, W, L, H]
+            return stack_layers(encoder(batch), layers)  # [R, W, L, H]
 
         self._compute = tf.function(compute, autograph=False)
 
@@ -47,9 +46,9 @@ class PackedEncoder:
 
     def with_batches_of(self, batch_size: int) -> "PackedEncoder":
         """Returns an encoder with the same weights, for batches of another size."""
-        found = copy.copy(self)
-        found._set_size(batch_size)
-        return found
+        other = copy.copy(self)
+        other._set_size(batch_size)
+        return other
 
     def __call__(self, rows: TokenRows) -> np.ndarray:
         """Returns the layers of all tokens, float32 [T, L, H]."""

@@ -32,16 +32,16 @@ def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
         if settings.input_format == "lines":
             yield dataclasses.replace(text_of_line(content, line.index), is_damaged=is_damaged)
         elif content.strip("\ufeff \t\r\n"):
-            found = _text_of_json(content, line.index, line.where, settings)
-            yield dataclasses.replace(found, is_damaged=is_damaged)
+            text = _text_of_json(content, line.index, line.where, settings)
+            yield dataclasses.replace(text, is_damaged=is_damaged)
 
 
 def text_of_line(content: str, line: int) -> Text:
     """Strips a line; returns the text of the line, or the two texts around ` ||| `."""
     stripped = content.strip()
     start = len(content) - len(content.lstrip()) if stripped else 0
-    if found := _PAIR.fullmatch(stripped):
-        return Text(line, found.groups(), (start, start + found.start(2)))
+    if match := _PAIR.fullmatch(stripped):
+        return Text(line, match.groups(), (start, start + match.start(2)))
     return Text(line, (stripped,), (start,))
 
 
@@ -56,14 +56,14 @@ def _text_of_json(content: str, line: int, where: str, settings: FeaturesSetting
 
 
 def _string(record: dict, names: str, flag: str) -> str:
-    several, found = names.split(","), []
+    several, values = names.split(","), []
     # of several fields, some may be missing or null, such as the titles of a collection
     for name in [name for name in several if record.get(name) is not None] or several[:1]:
         value = json_lines.field(record, name, flag)
         if not isinstance(value, str):
             raise json_lines.LineError(f"the field {name!r} must be a string; fix the line")
-        found.append(json_lines.without_surrogates(value))
-    return " ".join(found).strip() if len(several) > 1 else found[0]
+        values.append(json_lines.without_surrogates(value))
+    return " ".join(values).strip() if len(several) > 1 else values[0]
 
 
 def _id(record: dict, name: str) -> str | int | None:

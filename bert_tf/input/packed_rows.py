@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tfrecords.schema import PREDICTIONS
+
 # Share of the rows that must fit the shape. Each prediction in the shape costs a product with the output embedding
 # table, so a few exceptional rows should not determine the number of predictions.
 _SHARE_OF_ROWS = 0.999
@@ -138,7 +140,7 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
         predicted = examples["masked_lm_weights"] > 0
         wanted = np.arange(shape.predictions) < np.bincount(row, predicted.sum(axis=1))[:, None]  # [R, P]
         moved = {**examples, "masked_lm_positions": examples["masked_lm_positions"] + start[:, None]}
-        for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
+        for name in PREDICTIONS:
             packed[name] = place(moved[name][predicted], wanted)
     return packed
 
@@ -164,8 +166,8 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
     per_example = ["cls_positions"]
     if "next_sentence_labels" in examples:
         per_example += ["next_sentence_labels", "next_sentence_weights"]
-    found = dict.fromkeys(per_token, (max_seq_length,)) | dict.fromkeys(per_example, (shape.sequences,))
-    return found | {name: (shape.predictions,) for name in examples if name.startswith("masked_lm")}
+    packed = dict.fromkeys(per_token, (max_seq_length,)) | dict.fromkeys(per_example, (shape.sequences,))
+    return packed | {name: (shape.predictions,) for name in examples if name.startswith("masked_lm")}
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from bert_tf.text import masking
 from tfrecords import reader, schema
 
 _BEYOND_VOCABULARY = "ids beyond vocab_size"
-_MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +115,7 @@ def _made_in_numpy(
     length = columns["input_ids"].shape[1]
     widths = {name: tuple(column.shape[1:]) for name, column in columns.items()}
     if dynamic:
-        widths |= dict.fromkeys(_MASKED, (dynamic.rule.max_predictions_per_seq,))
+        widths |= dict.fromkeys(schema.PREDICTIONS, (dynamic.rule.max_predictions_per_seq,))
     if packing:
         widths = packed_rows.widths(widths, length, packing)
 

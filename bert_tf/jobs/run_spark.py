@@ -79,8 +79,8 @@ class SparkRunner:
 
     def _collected(self, collect: Callable[[], list]) -> list:
         """Runs a job in another thread, because the thread of a job handles no signals."""
-        found: list = []
-        thread = threading.Thread(target=lambda: found.append(_outcome(collect)), daemon=True)
+        outcomes: list = []
+        thread = threading.Thread(target=lambda: outcomes.append(_outcome(collect)), daemon=True)
         thread.start()
         try:
             while thread.is_alive():
@@ -89,12 +89,13 @@ class SparkRunner:
             with contextlib.suppress(Exception):
                 self._context.cancelAllJobs()
             raise
-        if isinstance(found[0], Exception):
+        (outcome,) = outcomes
+        if isinstance(outcome, Exception):
             raise ChildProcessError(
-                f"Spark gave up: {_reason(found[0])}; finished work is kept: run the same command again (Spark's log: "
+                f"Spark gave up: {_reason(outcome)}; finished work is kept: run the same command again (Spark's log: "
                 f"{self._log})"
-            ) from found[0]
-        return found[0]
+            ) from outcome
+        return outcome
 
 
 def _outcome(collect: Callable[[], list]) -> list | Exception:

@@ -29,7 +29,7 @@ def run_stage(
       as finished last, and returns the result.
     `read`: picklable function that returns the result of a finished task; None if the task is unfinished.
     `compiles`: whether the first task includes compilation, which the rate shall not include."""
-    results = {index: found for index, task in enumerate(tasks) if (found := read(task)) is not None}
+    results = {index: result for index, task in enumerate(tasks) if (result := read(task)) is not None}
     todo = [(index, task) for index, task in enumerate(tasks) if index not in results]
     with ProgressBar(what, sum(map(amount, tasks)), unit, compiles=compiles) as progress:
         progress.add_done_before(sum(amount(tasks[index]) for index in results))
@@ -41,5 +41,5 @@ def run_stage(
 
 def _execute(do: Callable, read: Callable, numbered: tuple[int, _Task]) -> tuple[int, _Result]:
     index, task = numbered
-    found = read(task)  # a cluster may run a task again
-    return index, do(task) if found is None else found
+    result = read(task)  # a cluster may run a task again
+    return index, do(task) if result is None else result

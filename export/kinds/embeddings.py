@@ -126,7 +126,9 @@ class ServedEmbeddings(ServedCheckpoint):
         """Computes the outputs of the layers, float32 [B, S, H] or [B, S, L, H]; 0 on padding."""
         vectors = self._model(inputs)["layers"]
         vectors = tf.squeeze(vectors, 2) if vectors.shape[2] == 1 else vectors
-        return tf.where(_like(inputs["input_mask"], vectors) > 0, vectors, 0.0)
+        mask = inputs["input_mask"]  # [B, S]
+        mask = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (vectors.shape.rank - 2)], 0))
+        return tf.where(mask > 0, vectors, 0.0)
 
     def _pooled(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self._pool(self._vectors(inputs), inputs["input_mask"])
@@ -157,14 +159,7 @@ class _Layers(keras.Model):
     def call(self, inputs, training=False, seed=None):
         """Computes `layers`, float32 [B, S, L, H], the outputs of the selected layers. Only for inference."""
         del training, seed
-        outputs = self.encoder(inputs)
-        found = [outputs["embedding_output"], *outputs["encoder_outputs"]]
-        return {"layers": tf.stack([tf.cast(found[number], tf.float32) for number in self._numbers], 2)}
-
-
-def _like(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Adds axes to a mask, [B, S], so that the mask broadcasts to values [B, S, ...]."""
-    return tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (values.shape.rank - 2)], 0))
+        return {"layers": features.stack_layers(self.encoder(inputs), self._numbers)}
 
 
 KINDS: dict[str, type[ServedCheckpoint]] = {EMBEDDINGS: ServedEmbeddings}

@@ -66,8 +66,8 @@ class ServedFillMask(ServedCheckpoint):
         padding. Masks that are not predicted remain [MASK]. All other outputs: see `answer_tokens`."""
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
         between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
-        found = self.answer_tokens(self._rows_around(between))
-        return found | {"filled": _filled(between, found["tokens"], found["num_masks"])}
+        answers = self.answer_tokens(self._rows_around(between))
+        return answers | {"filled": _filled(between, answers["tokens"], answers["num_masks"])}
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Predicts the masked tokens of rows, int32 [B, S].
@@ -80,8 +80,8 @@ class ServedFillMask(ServedCheckpoint):
         is_mask = (input_ids == self.tokenizer.mask_id) & (inputs["input_mask"] > 0)
         columns = tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1])
         places = tf.ragged.boolean_mask(columns, is_mask)[:, :_MOST_MASKS]  # [B, (masks)]
-        found = row_groups.compute(self._likeliest, inputs | {"positions": places.to_tensor()}, _TOKENS_OF_A_PART)
-        values, ids = found[:, 0], tf.bitcast(found[:, 1], tf.int32)  # [B, M, K]
+        both = row_groups.compute(self._likeliest, inputs | {"positions": places.to_tensor()}, _TOKENS_OF_A_PART)
+        values, ids = both[:, 0], tf.bitcast(both[:, 1], tf.int32)  # [B, M, K]
         is_there = tf.sequence_mask(places.row_lengths(), tf.shape(ids)[1])[..., tf.newaxis]  # [B, M, 1]
         return {
             "tokens": tf.where(is_there, tf.gather(self.tokenizer.vocabulary, ids), ""),
@@ -141,8 +141,8 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
         return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
 
     before, after = joined(number < number[:, tf.newaxis]), joined(number > number[:, tf.newaxis])
-    found = before + whole + after + rest[:, tf.newaxis, tf.newaxis]
-    return tf.where(is_filled[..., tf.newaxis], found, "")
+    filled = before + whole + after + rest[:, tf.newaxis, tf.newaxis]
+    return tf.where(is_filled[..., tf.newaxis], filled, "")
 
 
 def _glued(parts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:

@@ -23,13 +23,13 @@ def compute(
 
     shapes = []
 
-    def step(number: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+    def step(number: tf.Tensor, outputs: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         taken = slice(number * size, (number + 1) * size)
         output = model({name: values[taken] for name, values in inputs.items()})
         shapes.append(output.shape[1:])
-        return number + 1, found.write(number, output)
+        return number + 1, outputs.write(number, output)
 
-    found = tf.TensorArray(tf.float32, size=parts, infer_shape=False)
+    outputs = tf.TensorArray(tf.float32, size=parts, infer_shape=False)
     # The parts run one after another, because the memory of parts that run at the same time would not be bounded.
-    _, found = tf.while_loop(lambda number, _: number < parts, step, (0, found), parallel_iterations=1)
-    return tf.ensure_shape(found.concat(), [None, *shapes[0]])
+    _, outputs = tf.while_loop(lambda number, _: number < parts, step, (0, outputs), parallel_iterations=1)
+    return tf.ensure_shape(outputs.concat(), [None, *shapes[0]])

@@ -29,7 +29,7 @@ class ServedTagging(ServedTask):
         super().__init__(*args, **options)
         # Both signatures use one function, so that the graph contains the model only once.
         answer = tf.function(self._answers, autograph=False)
-        self._answer = lambda found: answer(found)
+        self._answer = lambda texts: answer(texts)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         return {"text": tf.TensorSpec([None], tf.string)}
@@ -74,10 +74,10 @@ class ServedTagging(ServedTask):
         """Whether the head reads only the first token of each word, instead of all tokens."""
         return "features" in self._description.parameters
 
-    def _answers(self, found: TextWords) -> dict[str, tf.Tensor]:
-        _check_size(found.words)
-        sentences, labels = found.words.row_splits, self._description.labels
-        probabilities = tf.nn.softmax(self._logits(found.words))  # [A, C]
+    def _answers(self, texts: TextWords) -> dict[str, tf.Tensor]:
+        _check_size(texts.words)
+        sentences, labels = texts.words.row_splits, self._description.labels
+        probabilities = tf.nn.softmax(self._logits(texts.words))  # [A, C]
         predicted = tf.argmax(probabilities, -1, tf.int32)
         tags = tags_of(predicted, sentences, labels, self._description.parameters["tag_scheme"])
 
@@ -85,19 +85,19 @@ class ServedTagging(ServedTask):
             return tf.RaggedTensor.from_row_splits(values, sentences, validate=False).to_tensor(padding)
 
         return {
-            "words": found.words.to_tensor(""),
+            "words": texts.words.to_tensor(""),
             "tags": padded(tags, ""),
-            "start": padded(tf.cast(found.starts, tf.int32), NOWHERE),
-            "end": padded(tf.cast(found.ends, tf.int32), NOWHERE),
+            "start": padded(tf.cast(texts.starts, tf.int32), NOWHERE),
+            "end": padded(tf.cast(texts.ends, tf.int32), NOWHERE),
             "scores": padded(tf.reduce_max(probabilities, -1), 0.0),
-            "num_words": tf.cast(found.words.row_lengths(), tf.int32),
+            "num_words": tf.cast(texts.words.row_lengths(), tf.int32),
         }
 
-    def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
+    def _logits(self, words: tf.RaggedTensor) -> tf.Tensor:
         """Computes the logits of all words, float32 [A, C]; `found`, [B, (words)], contains each text's words."""
         room = self.length - _SPECIAL_TOKENS
-        tokens = word_rows.word_tokens(self.tokenizer.encode(found.values), self.tokenizer.unk_id, room)
-        rows = word_rows.make_rows(tokens, found.row_splits, room)
+        tokens = word_rows.word_tokens(self.tokenizer.encode(words.values), self.tokenizer.unk_id, room)
+        rows = word_rows.make_rows(tokens, words.row_splits, room)
         inputs = self.rows(rows.tokens)
         places = rows.words
         if self._reads_words:

@@ -5,6 +5,7 @@ import re
 import traceback
 
 import tensorflow as tf
+from absl import logging
 from tensorflow.core.protobuf import error_codes_pb2
 
 from bert_tf.core.errors import InputError
@@ -42,15 +43,15 @@ def invalid(message: str) -> ServingError:
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
-def released(error: BaseException) -> None:
+def _release(error: BaseException) -> None:
     """Empties the stack frames of an error and of its causes. The frames hold the request and its arrays, and errors
     are in reference cycles, so the memory would otherwise stay until Python's garbage collector runs, which may be
     after thousands of requests."""
-    found, left = set(), [error]
+    seen, left = set(), [error]
     while left:
         one = left.pop()
-        if one is not None and id(one) not in found:
-            found.add(id(one))
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
             traceback.clear_frames(one.__traceback__)
             one.__traceback__ = None
             left += [one.__cause__, one.__context__]
@@ -69,6 +70,16 @@ def from_exception(error: Exception) -> ServingError:
     if isinstance(error, MemoryError):
         return ServingError(Code.RESOURCE_EXHAUSTED, "The request needs more memory than is available")
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE])
+
+
+def answer_to(error: Exception, request: str) -> ServingError:
+    """Converts an error as `from_exception` does; logs a fault of the server, and empties the error's stack frames.
+    `request`: the request, for the log."""
+    answer = from_exception(error)
+    if answer.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
+        logging.exception("%s failed", request)
+    _release(error)
+    return answer
 
 
 def reason(message: str) -> str:

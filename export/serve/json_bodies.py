@@ -46,7 +46,9 @@ def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, 
     if ("instances" in document) == ("inputs" in document):
         raise invalid("give either instances (a list of rows) or inputs (a list of values for each input)")
     if "inputs" in document:
-        return _from_columns(document["inputs"], inputs), False
+        # like TF Serving, names that the signature lacks are ignored here, but not in rows
+        named = _named(document["inputs"], inputs)
+        return {name: _Tensor(name, info.dtype).add(named[name]).array() for name, info in inputs.items()}, False
     rows = document["instances"]
     if not isinstance(rows, list) or not rows:
         raise invalid("instances must be a list with at least one row")
@@ -70,11 +72,6 @@ def _has_names(value: Any) -> bool:
 
 def _names(inputs: Inputs) -> str:
     return ", ".join(sorted(inputs))
-
-
-def _from_columns(value: Any, inputs: Inputs) -> dict[str, np.ndarray]:
-    named = _named(value, inputs)  # like TF Serving, names that the signature lacks are ignored here, but not in rows
-    return {name: _Tensor(name, info.dtype).add(named[name]).array() for name, info in inputs.items()}
 
 
 def _from_rows(rows: list, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -185,12 +182,9 @@ def _string(value: Any) -> bytes:
 
 
 def _refuse(value: Any, dtype: tf.DType):
-    raise invalid(f"{_quoted(value)} is not a value of the type {dtype.name}")
-
-
-def _quoted(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
+    quoted = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
+    raise invalid(f"{quoted} is not a value of the type {dtype.name}")
 
 
 def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
@@ -215,8 +209,8 @@ def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
 
 def _value(name: str, array: np.ndarray) -> Any:
     if array.dtype == np.object_:
-        written = _binary if name.endswith(_BYTES_SUFFIX) else _text
-        return np.frompyfunc(written, 1, 1)(array).tolist() if array.ndim else written(array.item())
+        decode = _binary if name.endswith(_BYTES_SUFFIX) else _text
+        return np.frompyfunc(decode, 1, 1)(array).tolist() if array.ndim else decode(array.item())
     dtype = tf.as_dtype(array.dtype)
     if dtype.is_floating and dtype.size < 4:
         array = array.astype(np.float32)

@@ -63,15 +63,15 @@ class Models:
         end = functools.partial(self._threads.shutdown, cancel_futures=True)
         await asyncio.get_running_loop().run_in_executor(None, end)
 
-    def find(self, spec: model_pb2.ModelSpec) -> Version:
+    def version_of(self, spec: model_pb2.ModelSpec) -> Version:
         """Returns the version that a request names, or the newest available version if the request names none.
         Raises ServingError: the version does not exist or is not available."""
         number, versions = _number(spec), self._of(spec)
-        found = versions.latest() if number is None else versions.get(number)
-        if found is None or found.state != State.AVAILABLE:
-            version = "version" if number is None else f"version {number}"
-            raise ServingError(Code.NOT_FOUND, f"no {version} of the model {spec.name} is available")
-        return found
+        version = versions.latest() if number is None else versions.get(number)
+        if version is None or version.state != State.AVAILABLE:
+            what = "version" if number is None else f"version {number}"
+            raise ServingError(Code.NOT_FOUND, f"no {what} of the model {spec.name} is available")
+        return version
 
     def status(self, spec: model_pb2.ModelSpec) -> get_model_status_pb2.GetModelStatusResponse:
         """Returns the state of the version that a request names. If the request names no version, returns the states of

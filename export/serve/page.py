@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from export import version_folder
+
 _TEMPLATE = (pathlib.Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-_LABELS_NAME = os.path.join("assets", "labels.txt")
 # These headers prevent the page from contacting any other server.
 HEADERS = {
     "Content-Security-Policy": (
@@ -34,7 +35,7 @@ def is_own_host(host: str, listens_on: str) -> bool:
 
 def read_labels(folder: str) -> list[str]:
     """Returns the names of an export's classes; [] if the export has no classes."""
-    path = os.path.join(folder, _LABELS_NAME)
+    path = os.path.join(folder, "assets", version_folder.LABELS)
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             return file.read().decode("utf-8", "replace").splitlines()

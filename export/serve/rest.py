@@ -6,14 +6,13 @@ import re
 import urllib.parse
 from collections.abc import Callable
 
-from absl import logging
 from aiohttp import web
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.serve import json_bodies, page
 from export.serve.batching import Alone, Batcher
 from export.serve.connections import UNKNOWN_ENCODING
-from export.serve.errors import Code, ServingError, from_exception, invalid, released
+from export.serve.errors import Code, ServingError, answer_to, invalid
 from export.serve.servable import Arrays, Servable, find_signature
 from export.serve.service import SIGNATURES, Service
 from export.serve.settings import ServeSettings
@@ -61,13 +60,10 @@ class Rest:
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client has disconnected
         except Exception as error:
-            known = from_exception(error)
-            if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
-                logging.exception("%s %s failed", request.method, request.rel_url.raw_path)
-            response = _json(json_bodies.error(known.message), known.http_status)
+            answer = answer_to(error, f"{request.method} {request.rel_url.raw_path}")
+            response = _json(json_bodies.error(answer.message), answer.http_status)
             if not request.content.at_eof():  # the rest of the body is not read
                 response.force_close()
-            released(error)
             return response
 
     async def _answer(self, request: web.BaseRequest, arrived: Callable, held: contextlib.ExitStack) -> web.Response:
@@ -141,7 +137,7 @@ class Rest:
             raise ServingError(Code.RESOURCE_EXHAUSTED, message, http_status=413)
 
     async def _predict(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:
-        with self._service.models.find(spec) as version:
+        with self._service.models.version_of(spec) as version:
             if len(body) > _LARGE_BODY:
                 name, inputs, by_rows = await asyncio.to_thread(_read, body, version.servable)
             else:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
-from absl import logging
 from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
@@ -17,11 +16,11 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from export import warmup
 from export.serve import tensors
 from export.serve.batching import Alone, Batcher
 from export.serve.connections import Places
-from export.serve.errors import Code, ServingError, from_exception, invalid, released
-from export.serve.servable import DEFAULT_SIGNATURE
+from export.serve.errors import Code, ServingError, answer_to, invalid
 from export.serve.service import Service
 from export.serve.settings import ServeSettings
 
@@ -136,11 +135,7 @@ def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
         try:
             return await call(self, request, context)
         except Exception as error:
-            known = from_exception(error)
-            if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
-                logging.exception("a gRPC request failed")
-            released(error)
-            return _refuse(context, known)
+            return _refuse(context, answer_to(error, "a gRPC request"))
 
     return answer
 
@@ -157,7 +152,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         service, spec, seconds = self._service, request.model_spec, context.time_remaining() or math.inf
         with service.counted(spec.name, "gRPC"), service.admission.request(), service.admission.body() as take:
             take(request.ByteSize())
-            with service.models.find(spec) as version:
+            with service.models.version_of(spec) as version:
                 inputs = {
                     name: tensors.from_proto(name, tensor, service.largest_bytes)
                     for name, tensor in request.inputs.items()
@@ -170,7 +165,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                     response.outputs[name].CopyFrom(tensors.to_proto(array))
                 response.model_spec.name = spec.name
                 response.model_spec.version.value = version.number
-                response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
+                response.model_spec.signature_name = spec.signature_name or warmup.DEFAULT_SIGNATURE
                 return response
 
     @_answered

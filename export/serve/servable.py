@@ -21,7 +21,6 @@ from export.serve.errors import Code, ServingError, from_exception, invalid, rea
 Arrays = Mapping[str, np.ndarray]
 # Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so there is a limit.
 _KEPT_CALLS = 32
-DEFAULT_SIGNATURE = "serving_default"
 _MOST_WARMUP_REQUESTS = 1000
 _TOO_LARGE = "the answer is too large"
 
@@ -133,11 +132,12 @@ def _return_freed_memory() -> None:
 def find_signature(servable: Servable, name: str) -> meta_graph_pb2.SignatureDef:
     """Returns a signature; "" is the name of the default signature.
     Raises ServingError: the signature does not exist."""
-    signature = servable.signatures.get(name or DEFAULT_SIGNATURE)
+    signature = servable.signatures.get(name or warmup.DEFAULT_SIGNATURE)
     if signature is None or not signature.method_name:  # the initializer of a SavedModel has no method
-        known = ", ".join(sorted(key for key, each in servable.signatures.items() if each.method_name))
+        names = ", ".join(sorted(key for key, each in servable.signatures.items() if each.method_name))
         raise ServingError(
-            Code.FAILED_PRECONDITION, f"no signature {name or DEFAULT_SIGNATURE}; the model has {known or 'none'}"
+            Code.FAILED_PRECONDITION,
+            f"no signature {name or warmup.DEFAULT_SIGNATURE}; the model has {names or 'none'}",
         )
     return signature
 
@@ -164,9 +164,9 @@ def _check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> Non
     if inputs.keys() != set(signature.inputs):
         raise invalid(f"the signature has the inputs {_names(signature.inputs)}, the request has {_names(inputs)}")
     for name, info in sorted(signature.inputs.items()):
-        given, expected = tf.as_dtype(inputs[name].dtype), tf.as_dtype(info.dtype)
-        if given != expected and {given, expected} != {tf.string, tf.as_dtype(np.object_)}:
-            raise invalid(f"input {name} is {given.name}; it must be {expected.name}")
+        actual, expected = tf.as_dtype(inputs[name].dtype), tf.as_dtype(info.dtype)
+        if actual != expected and {actual, expected} != {tf.string, tf.as_dtype(np.object_)}:
+            raise invalid(f"input {name} is {actual.name}; it must be {expected.name}")
         shape = tf.TensorShape(info.tensor_shape)
         if not shape.is_compatible_with(inputs[name].shape):
             raise invalid(f"input {name} has the shape {list(inputs[name].shape)}, which does not fit {shape}")
@@ -195,6 +195,6 @@ def replay(folder: str, servable: Servable) -> int:
             servable.run(feeds, tuple(outputs.values()))
             count += 1
     except Exception as error:
-        known = from_exception(error)
-        raise ServingError(known.code, f"{warmup.NAME}, request {count}: {known.message}") from error
+        cause = from_exception(error)
+        raise ServingError(cause.code, f"{warmup.NAME}, request {count}: {cause.message}") from error
     return count

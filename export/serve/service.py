@@ -95,7 +95,7 @@ class Service:
         Raises ServingError: the version does not exist, or the request asks for metadata other than signatures."""
         if set(request.metadata_field) != {SIGNATURES}:
             raise invalid(f"metadata_field must be {SIGNATURES}")
-        version = self.models.find(request.model_spec)
+        version = self.models.version_of(request.model_spec)
         signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=version.servable.signatures)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         response.model_spec.name = version.model
@@ -114,5 +114,5 @@ class Service:
             status = from_exception(error).code.name if isinstance(error, Exception) else Code.CANCELLED.name
             raise
         finally:
-            known = model if model in self.models.names() else ""
-            self.metrics.on_request(known, entrypoint, status, time.monotonic() - start)
+            served = model if model in self.models.names() else ""
+            self.metrics.on_request(served, entrypoint, status, time.monotonic() - start)

@@ -106,24 +106,24 @@ class ServeSettings:
     @property
     def folders(self) -> dict[str, str]:
         """The folder of each model by the model's name."""
-        found = {self.model_name: self.model_base_path} if self.model_base_path else {}
-        for given in items(self.model):
-            name, _, folder = (part.strip() for part in given.partition("="))
-            require(bool(folder), f"--model={given}: give NAME=PATH")
-            require(name not in found, f"--model={given}: two models have the name {name}")
-            found[name] = folder
-        for name, folder in found.items():
+        folders = {self.model_name: self.model_base_path} if self.model_base_path else {}
+        for pair in items(self.model):
+            name, _, folder = (part.strip() for part in pair.partition("="))
+            require(bool(folder), f"--model={pair}: give NAME=PATH")
+            require(name not in folders, f"--model={pair}: two models have the name {name}")
+            folders[name] = folder
+        for name, folder in folders.items():
             require(bool(name), f"the model in {folder} has no name; give --model=NAME={folder}")
             require(not set(name) & set("/:"), f"model name {name!r}: must not contain / or :")
             require_folder("model_base_path", folder)
-        return found
+        return folders
 
     @property
     def channel_arguments(self) -> dict[str, int | str]:
         """The arguments in `grpc_channel_arguments` by name. Whole numbers have the type int."""
-        found: dict[str, int | str] = {}
+        arguments: dict[str, int | str] = {}
         for argument in filter(None, self.grpc_channel_arguments.split(",")):
             name, _, value = (part.strip() for part in argument.partition("="))
             require(bool(name and value), f"--grpc_channel_arguments={argument}: give name=value, separated by commas")
-            found[name] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
-        return found
+            arguments[name] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
+        return arguments

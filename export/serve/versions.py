@@ -103,12 +103,12 @@ class Versions:
 
     async def update(self) -> None:
         """Searches the model's folder once, and starts to load the newest version; does not wait for the load."""
-        found = await self._run(numbers_in, self.folder)
-        if found is None:  # a network folder can be temporarily unreadable
+        folders = await self._run(numbers_in, self.folder)
+        if folders is None:  # a network folder can be temporarily unreadable
             return
-        self._newest = max(found, default=None)
+        self._newest = max(folders, default=None)
         if self._newest is not None:
-            await self._ensure_loaded(self._newest, os.path.join(self.folder, found[self._newest]))
+            await self._ensure_loaded(self._newest, os.path.join(self.folder, folders[self._newest]))
         self._unload_others()
 
     async def settled(self) -> None:
@@ -126,11 +126,11 @@ class Versions:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
     async def _ensure_loaded(self, number: int, folder: str) -> None:
-        known = self._versions.get(number)
-        if known and known.state != State.END:
+        existing = self._versions.get(number)
+        if existing and existing.state != State.END:
             return
         files = await self._run(_files, folder)
-        if known and known.error and known.files == files:
+        if existing and existing.error and existing.files == files:
             return
         version = self._versions[number] = Version(self.model, number, folder, State.LOADING, files=files)
         self._start(self._finish_loading(version))
@@ -169,7 +169,7 @@ class Versions:
         await self._run(servable.close)
         version.state = State.END
         logging.info("unloaded %s version %d", version.model, version.number)
-        ended = [number for number, known in sorted(self._versions.items()) if known.state == State.END]
+        ended = [number for number, each in sorted(self._versions.items()) if each.state == State.END]
         for number in ended[: -_KEPT_ENDED or None]:
             del self._versions[number]
 
@@ -188,12 +188,12 @@ def numbers_in(base_path: str) -> dict[int, str] | None:
 
 def _files(folder: str) -> tuple:
     """Returns names, sizes and modification times of a folder's files, to detect changes."""
-    found = []
+    files = []
     try:
         for parent, _, names in tf.io.gfile.walk(folder):
             for name in names:
                 facts = tf.io.gfile.stat(os.path.join(parent, name))
-                found.append((parent, name, facts.length, facts.mtime_nsec))
+                files.append((parent, name, facts.length, facts.mtime_nsec))
     except (tf.errors.OpError, OSError):
         pass  # files appear and disappear while the user copies a folder; the next call finds the change
-    return tuple(sorted(found))
+    return tuple(sorted(files))
