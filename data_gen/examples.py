@@ -91,19 +91,19 @@ def make_unit(task: UnitTask) -> UnitCounts:
     first = sum(block.documents for block in task.window[: task.own_block])
     documents = range(first, first + unit.documents)
     rng = _random_numbers(task, _ROWS)
-    facts, made = UnitCounts(), []
+    counts, made = UnitCounts(), []
     for _ in range(unit.first_pass, unit.last_pass):
         for columns in example_columns(window, documents, settings, task.special_tokens, rng):
-            facts += _facts_of(columns)
+            counts += _counts_of(columns)
             if not task.special_tokens.has_token_types:
                 columns["segment_ids"][:] = 0
             made += records.serialize(columns, features_of(settings))
         if settings.join_documents:
-            facts += UnitCounts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
+            counts += UnitCounts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
-    facts += UnitCounts(bytes=size)
-    storage.write_json(task.result_path, facts)
-    return facts
+    counts += UnitCounts(bytes=size)
+    storage.write_json(task.result_path, counts)
+    return counts
 
 
 def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:
@@ -112,8 +112,8 @@ def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seeds))
 
 
-def read_facts(task: UnitTask) -> UnitCounts | None:
-    """Returns the facts of a unit that an earlier run finished; None if the unit is unfinished."""
+def read_counts(task: UnitTask) -> UnitCounts | None:
+    """Returns the counts of a unit that an earlier run finished; None if the unit is unfinished."""
     if not tf.io.gfile.exists(task.result_path) or not unit_files.exist(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
@@ -185,7 +185,7 @@ def fill_rows(
     return columns, lengths[:, 0], is_text
 
 
-def _facts_of(columns: dict[str, np.ndarray]) -> UnitCounts:
+def _counts_of(columns: dict[str, np.ndarray]) -> UnitCounts:
     lengths, lengths_b = columns["input_mask"].sum(1, np.int64), columns["segment_ids"].sum(1, np.int64)
     is_random = columns["next_sentence_labels"][:, 0] > 0 if "next_sentence_labels" in columns else 0 * lengths > 0
     # [CLS] and [SEP] surround segment A, and another [SEP] follows segment B.

@@ -79,9 +79,9 @@ def _make(
     _check_documents(blocks, settings)
     check_unknown(blocks, settings)
     tasks = plan_unit_tasks(blocks, special_tokens, job)
-    facts = make_units(tasks, runner)
-    shards = make_shards(tasks, facts, job, runner, finished)
-    summary = summarize(blocks, sum(facts, UnitCounts()), settings)
+    counts = make_units(tasks, runner)
+    shards = make_shards(tasks, counts, job, runner, finished)
+    summary = summarize(blocks, sum(counts, UnitCounts()), settings)
     job.complete(shards, finished, lambda: {"vocab_size": len(rules.vocabulary), **summary})
     if not any(finished):
         warn_of_examples(summary, settings)

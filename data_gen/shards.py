@@ -18,7 +18,7 @@ from bert_tf.jobs.job import Job, ShardTask
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.stage import run_stage
 from data_gen import unit_files
-from data_gen.examples import SpecialTokens, UnitCounts, UnitTask, make_unit, read_facts
+from data_gen.examples import SpecialTokens, UnitCounts, UnitTask, make_unit, read_counts
 from data_gen.shuffle import deal
 from data_gen.token_blocks import TokenBlock
 from data_gen.work_units import Unit, plan_units, window_around
@@ -60,31 +60,31 @@ def plan_unit_tasks(blocks: Sequence[TokenBlock], special_tokens: SpecialTokens,
 
 
 def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[UnitCounts]:
-    """Makes the units that an earlier run did not finish; returns the facts of all units in the order of the tasks."""
+    """Makes the units that an earlier run did not finish; returns the counts of all units in the order of the tasks."""
     if tasks:
         tf.io.gfile.makedirs(tasks[0].folder)
     return run_stage(
-        "making examples", "documents", runner, tasks, make_unit, read_facts, amount=lambda task: task.unit.work
+        "making examples", "documents", runner, tasks, make_unit, read_counts, amount=lambda task: task.unit.work
     )
 
 
 def make_shards(
-    tasks: Sequence[UnitTask], facts: Sequence[UnitCounts], job: Job, runner: Runner, finished: Sequence[Shard | None]
+    tasks: Sequence[UnitTask], counts: Sequence[UnitCounts], job: Job, runner: Runner, finished: Sequence[Shard | None]
 ) -> list[Shard]:
     """Makes the missing shards of a job.
     `tasks`: the tasks of all units; the units' records are on disk.
-    `facts`: the facts of each unit, in the order of `tasks`.
+    `counts`: the counts of each unit, in the order of `tasks`.
     `finished`: the shard of each output; None for a missing shard."""
-    examples = sum(each.examples for each in facts)
+    examples = sum(each.examples for each in counts)
     if examples < len(job.outputs):
         raise InputError(
             f"--output_file names {len(job.outputs)} shards, but the corpus yields {examples} example(s); give at most "
             f"{examples} shards"
         )
-    units = [(task.path, each.examples) for task, each in zip(tasks, facts, strict=True)]
+    units = [(task.path, each.examples) for task, each in zip(tasks, counts, strict=True)]
     units_path = f"{job.folder}/units/units.json"
     storage.write_json(units_path, units)
-    buckets = math.ceil(sum(each.bytes for each in facts) / len(job.outputs) / BUCKET_BYTES)
+    buckets = math.ceil(sum(each.bytes for each in counts) / len(job.outputs) / BUCKET_BYTES)
     shuffles = [
         ShuffleTask(
             **vars(task), units_path=units_path, shards=len(job.outputs), buckets=buckets,

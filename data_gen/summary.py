@@ -35,21 +35,21 @@ def check_unknown(blocks: Sequence[TokenBlock], settings: GeneratorSettings) -> 
         logging.warning("more than half of the tokens in a part of %s%s are [UNK]; %s", files[0], more, what)
 
 
-def summarize(blocks: Sequence[TokenBlock], facts: UnitCounts, settings: GeneratorSettings) -> dict[str, float]:
+def summarize(blocks: Sequence[TokenBlock], counts: UnitCounts, settings: GeneratorSettings) -> dict[str, float]:
     tokens = sum(block.tokens for block in blocks)
     summary = {
         "documents": sum(block.documents for block in blocks),
         "sentences": sum(block.sentences for block in blocks),
         "tokens": tokens,
         "unknown_share": round(sum(block.unknown for block in blocks) / tokens, 6),
-        "used_share": round(facts.text / (tokens * settings.dupe_factor), 6),
-        "examples": facts.examples,
-        "padding_share": round(1 - facts.pieces / (facts.examples * settings.max_seq_length), 6),
+        "used_share": round(counts.text / (tokens * settings.dupe_factor), 6),
+        "examples": counts.examples,
+        "padding_share": round(1 - counts.pieces / (counts.examples * settings.max_seq_length), 6),
     }
     if settings.masks:
-        summary["masked_share"] = round(facts.predictions / facts.pieces, 6)
+        summary["masked_share"] = round(counts.predictions / counts.pieces, 6)
     if settings.objective == "mlm_nsp":
-        summary["random_next_share"] = round(facts.random_next / facts.examples, 6)
+        summary["random_next_share"] = round(counts.random_next / counts.examples, 6)
     return summary
 
 

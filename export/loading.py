@@ -128,8 +128,8 @@ def _used(folder: str) -> Iterator[tuple[str, str]]:
         model = saved_model_pb2.SavedModel.FromString(file.read())
     for graph in (meta_graph.graph_def for meta_graph in model.meta_graphs):
         functions = {function.signature.name for function in graph.library.function}
-        parts = [("", graph.node), *((each.signature.name, each.node_def) for each in graph.library.function)]
-        for name, nodes in parts:
+        graphs = [("", graph.node), *((each.signature.name, each.node_def) for each in graph.library.function)]
+        for name, nodes in graphs:
             # A node that calls a function has the function's name as its operation.
             yield from ((node.op, name) for node in nodes if node.op not in functions)
 

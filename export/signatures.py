@@ -97,16 +97,12 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
     """Returns the features for parsing an Example. The feature of an input holds one text. If the input has a further
     axis of unknown size, it holds a list of texts."""
-    features = {}
-    for name, spec in inputs.items():
-        shape = spec.shape[1:]
-        is_fixed = shape.is_fully_defined()
-        features[name] = (
-            tf.io.FixedLenFeature(shape, tf.string)
-            if is_fixed
-            else tf.io.FixedLenSequenceFeature([], tf.string, allow_missing=True)
-        )
-    return features
+    list_of_texts = tf.io.FixedLenSequenceFeature([], tf.string, allow_missing=True)
+    shapes = {name: spec.shape[1:] for name, spec in inputs.items()}
+    return {
+        name: tf.io.FixedLenFeature(shape, tf.string) if shape.is_fully_defined() else list_of_texts
+        for name, shape in shapes.items()
+    }
 
 
 def set_method(folder: str, method: str) -> None:

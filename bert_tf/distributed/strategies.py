@@ -180,5 +180,5 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():
         if size % (replicas * micro_batches):
-            parts = f"{replicas} replicas" + (f" times {micro_batches} micro-batches" if micro_batches > 1 else "")
-            raise InputError(f"--{flag}={size}: must be a multiple of {replicas * micro_batches} ({parts})")
+            factors = f"{replicas} replicas" + (f" times {micro_batches} micro-batches" if micro_batches > 1 else "")
+            raise InputError(f"--{flag}={size}: must be a multiple of {replicas * micro_batches} ({factors})")

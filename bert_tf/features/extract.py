@@ -158,23 +158,23 @@ def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtracto
 
 def _write(task: TextTask, told: Callable[[int], None]) -> FeatureCounts:
     extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
-    facts = FeatureCounts(lines=task.source.lines)
+    counts = FeatureCounts(lines=task.source.lines)
 
     def chunks() -> Iterator[_Chunk]:
-        nonlocal facts
+        nonlocal counts
         for texts, rows, values in extractor.vectors(read_texts(task.source, settings)):
-            facts += _count(texts, rows, extractor.tokenizer.unk_id)
+            counts += _count(texts, rows, extractor.tokenizer.unk_id)
             lines = np.array([text.line for text in texts], np.int64)
             ids = [text.id for text in texts] if settings.id_field else None
             yield _Chunk(lines, ids, rows, extractor.pooled(values, rows).astype(settings.dtype))
             told(texts[-1].line + 1)
-        if not facts.texts:  # a file without rows has the same columns
+        if not counts.texts:  # a file without rows has the same columns
             size = (0, len(extractor.layers), extractor.vector_size)
             ids = [] if settings.id_field else None
             yield _Chunk(np.zeros(0, np.int64), ids, TokenRows.empty(), np.zeros(size, settings.dtype))
 
     _write_chunks(task.path, chunks(), settings, extractor.tokenizer.vocabulary)
-    return facts
+    return counts
 
 
 def _count(texts: Sequence[Text], rows: TokenRows, unk_id: int) -> FeatureCounts:
@@ -187,30 +187,30 @@ def _count(texts: Sequence[Text], rows: TokenRows, unk_id: int) -> FeatureCounts
     )
 
 
-def _finish(this: Job, shards: Sequence[manifest.Shard], facts: FeatureCounts) -> dict[str, int]:
+def _finish(this: Job, shards: Sequence[manifest.Shard], counts: FeatureCounts) -> dict[str, int]:
     """Logs the results and the shares of truncated and unknown text; returns the counts for the manifest."""
-    settings, unknown = this.settings, facts.unknown / max(1, facts.tokens)
+    settings, unknown = this.settings, counts.unknown / max(1, counts.tokens)
     if unknown > MOST_UNKNOWN:
         logging.warning("%s", of_unknown(unknown, settings.vocab_file, settings.do_lower_case))
-    if facts.truncated:
+    if counts.truncated:
         logging.warning(
             "%s of %s texts are longer than --max_seq_length=%d and were truncated",
-            f"{facts.truncated:,}", f"{facts.texts:,}", settings.max_seq_length,
+            f"{counts.truncated:,}", f"{counts.texts:,}", settings.max_seq_length,
         )  # fmt: skip
-    if facts.damaged:
+    if counts.damaged:
         logging.warning(
-            "bytes that are not UTF-8 were dropped in %s of %s lines", f"{facts.damaged:,}", f"{facts.lines:,}"
+            "bytes that are not UTF-8 were dropped in %s of %s lines", f"{counts.damaged:,}", f"{counts.lines:,}"
         )
-    what = f"vectors of {facts.texts:,} texts"
+    what = f"vectors of {counts.texts:,} texts"
     if not settings.is_pooled:
-        what = f"vectors of {facts.tokens:,} tokens in {facts.texts:,} texts"
+        what = f"vectors of {counts.tokens:,} tokens in {counts.texts:,} texts"
     size = sum(shard.bytes for shard in shards)
     plural = "s" * (len(shards) > 1)
     logging.info(
         "%s: wrote %s (%.1f%% [UNK]), %.1f MB in %d shard%s",
         this.manifest_path, what, 100 * unknown, size / 1e6, len(shards), plural,
     )  # fmt: skip
-    return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown", "truncated", "damaged")}
+    return {name: getattr(counts, name) for name in ("lines", "texts", "tokens", "unknown", "truncated", "damaged")}
 
 
 _PROGRAM = text_job.Program("extracting", _RECIPE, FeatureCounts, _write, _finish)

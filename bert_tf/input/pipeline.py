@@ -89,8 +89,8 @@ def pretraining_batches(
 
     rows = windows.prefetch(tf.data.AUTOTUNE).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     batches = rows.rebatch(batch_size, drop_remainder=training)
-    parts = per_replica_batches(batches, batch_size if training else None, input_context)
-    return without_autotune(parts.prefetch(tf.data.AUTOTUNE))
+    shares = per_replica_batches(batches, batch_size if training else None, input_context)
+    return without_autotune(shares.prefetch(tf.data.AUTOTUNE))
 
 
 def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

@@ -33,7 +33,7 @@ class TextTask(ShardTask):
     is_only: bool  # whether the job has no other task; if so, the task shows its progress
 
     @property
-    def facts_path(self) -> str:
+    def counts_path(self) -> str:
         return f"{self.result_path}.facts"
 
 
@@ -53,8 +53,8 @@ class Program:
 
     what: str  # name of the work, for the progress bar
     recipe: int  # a number that changes whenever the program begins to make other bytes from the same settings
-    facts: type[TextCounts]
-    # function that writes a shard atomically and returns its facts. It calls its second argument with the index of the
+    counts: type[TextCounts]
+    # function that writes a shard atomically and returns its counts. It calls its second argument with the index of the
     # line up to which it has written.
     write: Callable[[TextTask, Callable[[int], None]], TextCounts]
     # function that logs the results and returns the counts for the manifest
@@ -93,28 +93,28 @@ def _make_shards(
     else:
         lines = operator.attrgetter("source.lines")
         made = run_stage(program.what, "lines", runner, tasks, write, read, amount=lines, compiles=True)
-    shards, facts = zip(*made, strict=True)
-    job.complete(shards, finished, lambda: program.finish(job, shards, sum(facts, program.facts())))
+    shards, counts = zip(*made, strict=True)
+    job.complete(shards, finished, lambda: program.finish(job, shards, sum(counts, program.counts())))
     return list(shards)
 
 
 def _write(program: Program, task: TextTask) -> tuple[manifest.Shard, TextCounts]:
     if task.is_only:
         with ProgressBar(program.what, task.source.lines, "lines", compiles=True) as shown:
-            facts = program.write(task, lambda line: shown.update(line - task.source.first_line - shown.done))
+            counts = program.write(task, lambda line: shown.update(line - task.source.first_line - shown.done))
     else:
-        facts = program.write(task, lambda line: None)
-    storage.write_json(task.facts_path, facts)
+        counts = program.write(task, lambda line: None)
+    storage.write_json(task.counts_path, counts)
     size = tf.io.gfile.stat(task.path).length
-    shard = manifest.Shard(task.name, facts.texts, size, storage.sha256(task.path))
+    shard = manifest.Shard(task.name, counts.texts, size, storage.sha256(task.path))
     storage.write_json(task.result_path, shard)
-    return shard, facts
+    return shard, counts
 
 
 def _read(program: Program, task: TextTask) -> tuple[manifest.Shard, TextCounts] | None:
-    """Returns a finished shard and its facts. A shard of an earlier set needs none, because its manifest exists."""
+    """Returns a finished shard and its counts. A shard of an earlier set needs none, because its manifest exists."""
     shard = task.read()
     if shard is None or task.finished:
-        return shard and (shard, program.facts())
-    with tf.io.gfile.GFile(task.facts_path) as file:
-        return shard, program.facts(**json.load(file))
+        return shard and (shard, program.counts())
+    with tf.io.gfile.GFile(task.counts_path) as file:
+        return shard, program.counts(**json.load(file))
