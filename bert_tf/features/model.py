@@ -32,7 +32,7 @@ def resolve(settings: VectorSettings) -> VectorSettings:
         "vocab_file": rules.vocab_file,
         "do_lower_case": rules.do_lower_case,
         "strip_accents": rules.strip_accents,
-        "max_seq_length": _length(settings, contents, folder),
+        "max_seq_length": _length(settings, contents),
     }
     if settings.sentence_vectors:
         sentence_transformers.check_texts(folder, rules.do_lower_case)
@@ -53,12 +53,12 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
 
 
-def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
+def _length(settings: VectorSettings, contents: Contents) -> int:
     config = contents.require_config()
     if settings.max_seq_length is None:
         positions = config.max_position_embeddings
         if settings.sentence_vectors:
-            return min(sentence_transformers.longest_sentence(folder) or positions, positions)
+            return min(sentence_transformers.longest_sentence(contents.folder) or positions, positions)
         return min(_DEFAULT_LENGTH, positions)
     config.check_length(settings.max_seq_length, contents.config_file)
     return settings.max_seq_length
