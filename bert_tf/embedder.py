@@ -178,7 +178,7 @@ def _task_data(found: Mapping[str, Sequence[Any]], files: TaskData) -> TaskData:
     return TaskData(
         load=load, has_dev="dev" in found, strata=files.strata, unlabeled=files,
         titles=lambda split: files.title("dev") if split == "dev" and files.has_dev else f"{split} {_IN_MEMORY}",
-        prints=lambda split: [data.print_of(found[split])],
+        own_fingerprint=lambda split: [data.id_of(found[split])],
     )  # fmt: skip
 
 

@@ -31,34 +31,34 @@ def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
     return entries
 
 
-def identify(prints: Sequence[str]) -> str:
-    """Combines the fingerprints of several files into one text."""
-    if len(prints) < 2:
-        return "".join(prints)
-    name, count = prints[0].rsplit(", ", 2)[0], len(prints)
-    return f"{name} and {count - 1:,} more, {count:,} files, {digest(without_names(prints))}"
+def text_of(fingerprint: Sequence[str]) -> str:
+    """Returns the fingerprint of several files as one text: the name of the first file, the numbers, and the id."""
+    if len(fingerprint) < 2:
+        return "".join(fingerprint)
+    name, count = fingerprint[0].rsplit(", ", 2)[0], len(fingerprint)
+    return f"{name} and {count - 1:,} more, {count:,} files, {id_of(without_names(fingerprint))}"
 
 
-def without_names(prints: Sequence[str]) -> list[str]:
-    """Returns the entries of `fingerprint` without the names, which may differ in copies."""
-    return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in prints]
+def without_names(fingerprint: Sequence[str]) -> list[str]:
+    """Returns the entries of a fingerprint without the names, which may differ in copies."""
+    return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in fingerprint]
 
 
-def digest(facts: Any) -> str:
+def id_of(value: Any) -> str:
     """Returns a hash of a value, 16 hexadecimal digits. Values that JSON cannot represent count by their `repr`."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:
     """Describes the entries that differ, for messages. Only the first difference in a list is described."""
-    found = []
+    lines = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += differences(before, after)
+            lines += differences(before, after)
         elif before != after:
-            found.append(_difference(key, before, after))
-    return found
+            lines.append(_difference(key, before, after))
+    return lines
 
 
 def _difference(key: str, old: Any, new: Any) -> str:

@@ -171,7 +171,7 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
         return
     different = []
     for name, fact in facts.items():
-        every = _of_all(strategy, int(identity.digest(fact)[:14], 16))
+        every = _of_all(strategy, int(identity.id_of(fact)[:14], 16))
         if len(set(every)) > 1:
             others = [str(worker) for worker, value in enumerate(every) if value != every[0]]
             different.append(f"the {name} of worker {', '.join(others)}")

@@ -130,4 +130,4 @@ def _key(model: FineTunedBert, plan: RowPlan, split: Split, tokenizer: BertToken
         "max_seq_length": max_seq_length,
         "rows of batches": hashlib.sha256(plan.ids.tobytes()).hexdigest(),
     }
-    return identity.digest(facts)
+    return identity.id_of(facts)

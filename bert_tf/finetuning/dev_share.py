@@ -42,7 +42,7 @@ def _check_not_trained_on(data: TaskData, folder: str) -> None:
     been trained on the examples that are held out now, because the choice of held-out examples depends on all examples
     of the files."""
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
-        files = [identity.without_names(prints) for prints in (trained["train"], data.fingerprint("train"))]
+        files = [identity.without_names(each) for each in (trained["train"], data.fingerprint("train"))]
         shares = [(each.get("dev_share"), each.get("dev_seed")) for each in (trained, data.reading_facts())]
         if files[0] != files[1] or shares[0] != shares[1]:
             raise InputError(

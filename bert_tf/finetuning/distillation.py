@@ -88,7 +88,7 @@ def with_teacher(
         "teacher's rows": taught.digest(),
         "rows": split.digest(),
     }
-    path, counts = os.path.join(folder, f"{identity.digest(facts)}.npy"), task.output_counts(split)
+    path, counts = os.path.join(folder, f"{identity.id_of(facts)}.npy"), task.output_counts(split)
     if tf.io.gfile.exists(path):
         logging.info("the teacher's outputs are already in %s, and are not computed again", path)
     else:

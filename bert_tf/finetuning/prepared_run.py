@@ -224,10 +224,10 @@ class PreparedRun:
 
     def same_on_workers(self) -> dict:
         """Returns the facts that must be the same on all workers; paths are not part of these facts."""
-        prints = {split: self.task.data.fingerprint(split) for split in self.splits}
-        data = prints.pop("train", "")
+        fingerprints = {split: self.task.data.fingerprint(split) for split in self.splits}
+        data = fingerprints.pop("train", "")
         teacher = self._facts_of_teacher()
-        return {"model": self.model_facts(), "data": data, "evaluation data": prints, "teacher": teacher}
+        return {"model": self.model_facts(), "data": data, "evaluation data": fingerprints, "teacher": teacher}
 
     def model_facts(self) -> dict:
         """Returns the facts that identify the run's model; see `description.model_facts`."""

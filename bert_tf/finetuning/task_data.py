@@ -32,8 +32,8 @@ class TaskData:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # function that maps a split to its data's name for reports; None for the names of the files
     titles: Callable[[str], str] | None = None
-    # function that maps a split to its data's identity; None for the names, sizes and hashes of the files
-    prints: Callable[[str], list[str]] | None = None
+    # function that maps a split to its fingerprint; None for the fingerprint of its files
+    own_fingerprint: Callable[[str], list[str]] | None = None
     # function that maps examples to their contents and their classes, for `stratified_split.held_out`. By default, each
     # example has its own content, and there are no classes.
     strata: Callable[[Sequence[Any]], tuple[list[str], list[Hashable]]] = _each_alone
@@ -55,10 +55,11 @@ class TaskData:
         if split == UNLABELED and self.unlabeled:
             return self.unlabeled.fingerprint(split)
         origin = self._origin(split)
-        found = self.prints(origin) if self.prints else identity.fingerprint(self.files(origin), whole=True)
+        own = self.own_fingerprint
+        fingerprint = own(origin) if own else identity.fingerprint(self.files(origin), whole=True)
         if origin == split:
-            return found
-        return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
+            return fingerprint
+        return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in fingerprint]
 
     def read(self, split: str) -> Sequence[Any]:
         if split == UNLABELED and self.unlabeled:

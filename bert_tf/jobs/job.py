@@ -93,7 +93,7 @@ class Job:
 
     @property
     def id(self) -> str:
-        return identity.digest(self.identity)
+        return identity.id_of(self.identity)
 
     def finished_shards(self) -> list[manifest.Shard | None]:
         """Returns for each output the shard if an earlier run finished the set and the file is whole, else None."""
@@ -235,14 +235,14 @@ class Job:
 
     def _differences(self, other: Mapping) -> str:
         """Describes how another run's identity differs from this job's; "" if both are equal."""
-        return "; ".join(identity.differences(*(_compared(facts, self.identity) for facts in (other, self.identity))))
+        return "; ".join(identity.differences(*(_compared(each, self.identity) for each in (other, self.identity))))
 
 
-def _compared(facts: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Returns the facts of a run that two runs must share; the names of the corpus's files may differ."""
-    settings = {f"--{flag}": value for flag, value in facts.get("settings", {}).items() if flag not in _IMMATERIAL}
-    contents = [f"{file['bytes']:,} bytes, {file['fingerprint']}" for file in facts.get("corpus", [])]
-    return {key: facts.get(key) for key in keys} | {"settings": settings, "corpus": contents}
+def _compared(entries: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Returns the entries of an identity that two runs must share; the names of the corpus's files may differ."""
+    settings = {f"--{flag}": value for flag, value in entries.get("settings", {}).items() if flag not in _IMMATERIAL}
+    contents = [f"{file['bytes']:,} bytes, {file['fingerprint']}" for file in entries.get("corpus", [])]
+    return {key: entries.get(key) for key in keys} | {"settings": settings, "corpus": contents}
 
 
 def _hashed(path: str) -> tuple[str, str]:

@@ -43,7 +43,7 @@ class _Prepared:
     phase: run_record.Phase  # the entry of `run.json`
     # rows whose masked tokens the model predicts at each evaluation, and their vocabulary
     shown: tuple[Sequence[fill_mask.BlankRow], Sequence[str]]
-    eval_fingerprints: Sequence[str]  # `identity.fingerprint` of the evaluated files; () without evaluation
+    eval_fingerprint: Sequence[str]  # `identity.fingerprint` of the evaluated files; () without evaluation
     teacher: Contents | None = None  # the checkpoint of `--teacher`; None without a teacher
 
 
@@ -98,10 +98,10 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
         checkpoint_folder.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
     shown = find_rows(settings, config, data) if settings.do_eval else ([], [])
-    eval_fingerprints = identity.fingerprint(data.eval_files) if settings.do_eval else ()
+    eval_fingerprint = identity.fingerprint(data.eval_files) if settings.do_eval else ()
     taught_by = teacher.find(settings, config, data)
     phase = _phase(settings, config, data, taught_by)
-    return _Prepared(settings, config, data, phase, shown, eval_fingerprints, taught_by)
+    return _Prepared(settings, config, data, phase, shown, eval_fingerprint, taught_by)
 
 
 def _train(
@@ -121,7 +121,7 @@ def _train(
     evaluation = None
     if settings.do_eval:
         predictor = _make_fill_mask(prepared, trainer)
-        evaluation = Evaluation(settings, trainer, predictor, write_report, prepared.eval_fingerprints, prepared.phase)
+        evaluation = Evaluation(settings, trainer, predictor, write_report, prepared.eval_fingerprint, prepared.phase)
 
     def report_only() -> None:
         if chief:
@@ -149,7 +149,7 @@ def _evaluate(prepared: _Prepared, strategy: tf.distribute.Strategy, write_repor
     settings, data, config = prepared.settings, prepared.data, prepared.config
     trainer = _make_trainer(settings, config, data, strategy, BEGINNING)
     evaluation = Evaluation(
-        settings, trainer, _make_fill_mask(prepared, trainer), write_report, prepared.eval_fingerprints
+        settings, trainer, _make_fill_mask(prepared, trainer), write_report, prepared.eval_fingerprint
     )
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         return evaluate_latest(trainer, settings.output_dir, evaluation)
@@ -199,7 +199,7 @@ def _same_on_workers(prepared: _Prepared) -> dict:
         "model": phase.model,
         "data": [phase.data, prepared.data.dynamic_masking],
         "optimizer": {**phase.optimizer, "init_checkpoint": ""},
-        "evaluation data": [*prepared.eval_fingerprints, *identity.fingerprint(shown)],
+        "evaluation data": [*prepared.eval_fingerprint, *identity.fingerprint(shown)],
     }
 
 

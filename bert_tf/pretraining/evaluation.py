@@ -46,7 +46,7 @@ class Evaluation:
     split.
     `looks`: predicts the tokens of some rows; None if there are no such rows.
     `write_report`: function that is called with the run's folder after each evaluation.
-    `eval_prints`: `identity.fingerprint` of the evaluated files.
+    `eval_fingerprint`: `identity.fingerprint` of the evaluated files.
     `phase`: the phase that is being trained; None without training."""
 
     def __init__(
@@ -55,12 +55,12 @@ class Evaluation:
         trainer: Trainer,
         looks: fill_mask.FillMask | None,
         write_report: Report = no_report,
-        eval_prints: Sequence[str] = (),
+        eval_fingerprint: Sequence[str] = (),
         phase: run_record.Phase | None = None,
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
-        self._eval_prints, self._phase = eval_prints, phase
-        self._data = identity.identify(eval_prints)
+        self._eval_fingerprint, self._phase = eval_fingerprint, phase
+        self._data = identity.text_of(eval_fingerprint)
         self._fill_mask = looks
         self._writes = strategies.is_chief(trainer.strategy)
         self._managers: dict[str, orbit.utils.SummaryManager] = {}
@@ -68,7 +68,7 @@ class Evaluation:
     def _split(self) -> str:
         """Returns the split of the evaluated files, which can change if another process adds a phase to `run.json`."""
         phases = [*run_record.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
-        trained_on = run_folder.is_training_data(self._eval_prints, phases)
+        trained_on = run_folder.is_training_data(self._eval_fingerprint, phases)
         if trained_on:
             return metrics_file.TRAINING_DATA
         known = {entry["split"]: entry for entry in metrics_file.read(self._settings.output_dir)}

@@ -51,11 +51,11 @@ class Lock:
                 raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
 
 
-def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
+def is_training_data(fingerprint: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
     """Returns whether a run was trained on any of the files.
-    `prints`: the `identity.fingerprint` of the files. Names are not compared, since a copy may have another name."""
+    `fingerprint`: `identity.fingerprint` of the files. Names are not compared, since a copy may have another name."""
     trained = {file for phase in phases for file in identity.without_names(phase.data.get("input_file", ()))}
-    return not trained.isdisjoint(identity.without_names(prints))
+    return not trained.isdisjoint(identity.without_names(fingerprint))
 
 
 def initial_checkpoint(settings) -> str:

@@ -60,12 +60,12 @@ def file_data(
             examples += read
         return examples
 
-    def prints(split: str) -> list[str]:
+    def fingerprint(split: str) -> list[str]:
         """Returns one entry for each file, and one entry for all files of a folder."""
         contents = [folder_files(path, split) if tf.io.gfile.isdir(path) else [path] for path in files(split)]
-        return [identity.identify(identity.fingerprint(each, whole=True)) for each in contents]
+        return [identity.text_of(identity.fingerprint(each, whole=True)) for each in contents]
 
-    return TaskData(files, load, bool(found("dev")), prints=prints if folder_files else None, **rest)
+    return TaskData(files, load, bool(found("dev")), own_fingerprint=fingerprint if folder_files else None, **rest)
 
 
 def _matches(name: str, folder: str = "") -> list[str]:

@@ -71,7 +71,7 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
 
 
 def _data(splits: Mapping[str, Sequence[Example]], kind: str, labels: tuple[str, ...]) -> TextData:
-    def prints(split: str) -> list[str]:
+    def fingerprint(split: str) -> list[str]:
         rows = [(example.text_a, example.text_b, example.label) for example in splits[split]]
         return [f"{len(rows):,} examples, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"]
 
@@ -81,7 +81,7 @@ def _data(splits: Mapping[str, Sequence[Example]], kind: str, labels: tuple[str,
         return splits[split]
 
     has_pairs = next(iter(splits.values()))[0].text_b is not None
-    return TextData(TaskData(load=load, has_dev="dev" in splits, prints=prints), kind, has_pairs, labels)
+    return TextData(TaskData(load=load, has_dev="dev" in splits, own_fingerprint=fingerprint), kind, has_pairs, labels)
 
 
 def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "texts") -> list[Example]:

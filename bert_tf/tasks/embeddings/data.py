@@ -82,9 +82,9 @@ def _strata(examples: Sequence[Texts]) -> tuple[list[str], list[Hashable]]:
     return [content_of(*example.texts) for example in examples], [None] * len(examples)
 
 
-def print_of(examples: Sequence[Texts]) -> str:
-    """Returns the identity of examples in memory."""
-    return identity.digest([repr(example) for example in examples])
+def id_of(examples: Sequence[Texts]) -> str:
+    """Returns the id of examples in memory."""
+    return identity.id_of([repr(example) for example in examples])
 
 
 def form_of(examples: Sequence[Any]) -> str:
