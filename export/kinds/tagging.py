@@ -15,7 +15,6 @@ from bert_tf.text.characters import NOWHERE
 from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedTask
 
-_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 # Maximum number of words in an answer, including padding. Each word takes about 60 bytes.
 _MOST_WORDS = 1 << 22
 
@@ -94,8 +93,8 @@ class ServedTagging(ServedTask):
         }
 
     def _logits(self, words: tf.RaggedTensor) -> tf.Tensor:
-        """Computes the logits of all words, float32 [A, C]; `found`, [B, (words)], contains each text's words."""
-        room = self.length - _SPECIAL_TOKENS
+        """Computes the logits of all words, float32 [A, C]; `words`, [B, (words)], contains each text's words."""
+        room = self.length - word_rows.NUM_SPECIAL
         tokens = word_rows.word_tokens(self.tokenizer.encode(words.values), self.tokenizer.unk_id, room)
         rows = word_rows.make_rows(tokens, words.row_splits, room)
         inputs = self.rows(rows.tokens)

@@ -64,12 +64,12 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     return found
 
 
-def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
+def write_tags(entities: Sequence[Entity], length: int, scheme: str) -> list[str]:
     """Returns the tags of a sentence; the inverse of `entities`.
-    `found`: the entities of the sentence, sorted by position.
+    `entities`: the entities of the sentence, sorted by position.
     `length`: number of words of the sentence."""
     tags = [OUTSIDE] * length
-    for type_, start, end in found:
+    for type_, start, end in entities:
         tags[start:end] = [join_tag("I", type_)] * (end - start)
         touches = start > 0 and tags[start - 1] != OUTSIDE and split_tag(tags[start - 1])[1] == type_
         if scheme != IOB1 or touches:
@@ -77,6 +77,11 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
         if scheme == BIOES:
             tags[end - 1] = join_tag("S" if end - start == 1 else "E", type_)
     return tags
+
+
+def convert(tags: Sequence[str], scheme: str) -> list[str]:
+    """Returns valid tags of a scheme with the entities of the given tags, which may be invalid; see `entities`."""
+    return write_tags(entities(tags), len(tags), scheme)
 
 
 def recognize(sentences: Iterable[Sequence[str]]) -> str:
@@ -91,7 +96,7 @@ def recognize(sentences: Iterable[Sequence[str]]) -> str:
 
 def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
     """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid."""
-    for index, (tag, right) in enumerate(zip(tags, write_tags(entities(tags), len(tags), scheme), strict=True)):
+    for index, (tag, right) in enumerate(zip(tags, convert(tags, scheme), strict=True)):
         if tag != right:
             return index, f"{tag} should be {right} in {scheme.upper()}"
     return None

@@ -16,14 +16,13 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import FeatureTaggingHead, TaggingHead, layers_of
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import example_checks
-from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
+from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes, word_rows
 from bert_tf.tasks.tagging.conll_files import Sentence
-from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, make_rows
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, teacher_loss
@@ -32,12 +31,17 @@ TAGGING = "tagging"
 NAME = "NER"
 # Names of the files in a run's folder that contain words and predicted tags.
 DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt"
-METRICS = (LOSS, ACCURACY)
+# The label of the tokens that have no tag: all tokens of a word except the first, and all tokens of the context.
+NOT_LABELED = -1
 
 
 def labels_of(types: Sequence[str], scheme: str) -> tuple[str, ...]:
     """Returns the labels of a new model for data in a tag scheme; see `TaggingTask`."""
     return tag_schemes.tags_of_types(types, _learned(scheme))
+
+
+def _outside(sentence: Sentence) -> list[str]:
+    return [tag_schemes.OUTSIDE] * len(sentence.words)
 
 
 def _learned(scheme: str) -> str:
@@ -52,7 +56,7 @@ class TaggingTask(Task):
     # scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can represent
     # the same entities.
     scheme: str
-    document_context: bool = False  # see `make_rows`
+    document_context: bool = False  # whether neighboring sentences of the document fill the rows
     # the layers of the frozen encoder that the head reads. The value is a name in `modeling.heads.FEATURES`, or "" to
     # train the encoder.
     features: str = ""
@@ -62,7 +66,7 @@ class TaggingTask(Task):
 
     kind = TAGGING
     name = NAME
-    metrics = METRICS
+    metrics = (LOSS, ACCURACY)
     example_and_row_names = ("sentences", "rows")
 
     @property
@@ -96,18 +100,39 @@ class TaggingTask(Task):
                                 sentences[0].path, conll_files.DOCUMENT_START)  # fmt: skip
 
     def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Encodes sentences as rows; see `make_rows`. If a sentence has no tags, its words are labeled with O."""
+        """Splits sentences into rows; each word is labeled in exactly one row. If a sentence has no tags, its words are
+        labeled with O. Returns the columns; the rows of a sentence are in the order of its words.
+        - `tokens`: int32 [N, (tokens)], token ids without [CLS] and [SEP].
+        - `token_labels`: int32 [N, (tokens)], label ids; `NOT_LABELED` for tokens without a label.
+        - `example_ids`: int64 [N], index of each row's example, ascending."""
+        numbers: dict[str, int] = {}
+        order = [numbers.setdefault(word, len(numbers)) for sentence in examples for word in sentence.words]
+        room = max_seq_length - word_rows.NUM_SPECIAL
+        words = word_rows.word_tokens(tokenize(list(numbers), tokenizer), tokenizer.unk_id, room)
+        splits = np.cumsum([0, *(len(sentence.words) for sentence in examples)])
+        documents = None
+        if self.document_context:
+            starts = [i for i, sentence in enumerate(examples) if i and sentence.starts_document]
+            documents = tf.constant([0, *starts, len(examples)], tf.int64)
+        rows = word_rows.make_rows(tf.gather(words, order), tf.constant(splits), room, documents)
+        # The rows label all words in the order of the text; the first token of a row has the position 1.
+        firsts = tf.gather(rows.tokens.row_starts(), rows.words.value_rowids()) + rows.words.values - 1
+        token_labels = np.full(rows.tokens.values.shape, NOT_LABELED, np.int32)
         ids = {label: number for number, label in enumerate(self.labels)}
-        labels = []
-        for sentence in examples:
-            found = tag_schemes.entities(sentence.tags or ())
-            tags = tag_schemes.write_tags(found, len(sentence.words), _learned(self.scheme))
-            labels.append([ids[tag] for tag in tags])
-        return make_rows(examples, labels, tokenizer, max_seq_length, self.document_context)
+        token_labels[firsts.numpy()] = [
+            ids[tag]
+            for sentence in examples
+            for tag in tag_schemes.convert(sentence.tags or _outside(sentence), _learned(self.scheme))
+        ]
+        return {
+            "tokens": rows.tokens,
+            "token_labels": rows.tokens.with_values(tf.constant(token_labels)),
+            "example_ids": rows.sentences.numpy(),
+        }
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
-        `columns`: the columns `tokens` and `token_labels`; see `make_rows`.
+        `columns`: the columns `tokens` and `token_labels`; see `encode`.
         `max_seq_length`: sequence length, S.
         Returns the inputs, int32 [B, S] each. In the last three inputs, the first n columns of a row with n labeled
         tokens are for these tokens, in order.
@@ -182,22 +207,17 @@ class TaggingTask(Task):
         Returns the tags of each sentence's words, in the scheme of the training data. If the model predicts an invalid
         sequence of tags, the returned tags are valid; they have the entities that the official scorer finds in the
         invalid sequence."""
-        labels = split.columns["token_labels"]
-        counts = tf.reduce_sum(tf.cast(labels != NOT_LABELED, tf.int32), axis=1).numpy()
-        found: list[list[str]] = [[] for _ in split.examples]
-        for row, example in enumerate(split.example_ids.tolist()):
-            found[example] += [self.labels[label] for label in predictions[row, : counts[row]].tolist()]
-        return [tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), self.scheme) for tags in found]
+        tags: list[list[str]] = [[] for _ in split.examples]
+        for example, row, count in zip(split.example_ids, predictions, self.output_counts(split), strict=True):
+            tags[example] += [self.labels[label] for label in row[:count].tolist()]
+        return [tag_schemes.convert(of_sentence, self.scheme) for of_sentence in tags]
 
     def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Comparison:
         """Compares the predictions [N, S] with the tags of the data in the same way as the official scorer."""
-        return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
+        return entity_scores.compare(self._true_tags(split), self.predicted_tags(split, predictions))
 
-    def _known_tags(self, split: Split) -> list[tuple[str, ...]]:
-        return [
-            tuple(tag_schemes.write_tags(tag_schemes.entities(sentence.tags), len(sentence.words), self.scheme))
-            for sentence in split.examples
-        ]
+    def _true_tags(self, split: Split) -> list[tuple[str, ...]]:
+        return [tuple(tag_schemes.convert(sentence.tags, self.scheme)) for sentence in split.examples]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the F1, precision and recall of entities, and the accuracy of tags."""
@@ -205,13 +225,13 @@ class TaggingTask(Task):
 
     def baseline(self, split: Split) -> ConstantAnswer:
         """Returns the constant answer, which is the tag O for every word."""
-        outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
-        return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
+        outside = list(map(_outside, split.examples))
+        return ConstantAnswer("O", entity_scores.compare(self._true_tags(split), outside).scores)
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
         """Returns the tag that is predicted for every word, if all predictions are equal; see `Task`."""
         tags = [{tag for sentence in sentences for tag in sentence}
-                for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
+                for sentences in (self._true_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
         return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
 
     def write_evaluation(
@@ -230,8 +250,8 @@ class TaggingTask(Task):
         paths, sentences = [os.path.join(folder, name)], split.examples
         if is_known := all(sentence.tags is not None for sentence in sentences):
             # The right tags get the scheme of the predicted tags, because scorers compare the tags word by word.
-            tags = self._known_tags(split)
-            sentences = [dataclasses.replace(s, tags=known) for s, known in zip(sentences, tags, strict=True)]
+            true = zip(sentences, self._true_tags(split), strict=True)
+            sentences = [dataclasses.replace(sentence, tags=tags) for sentence, tags in true]
         conll_files.write_predictions(paths[0], sentences, self.predicted_tags(split, predictions))
         if is_known:
             paths.append(os.path.join(folder, scores))

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+NUM_SPECIAL = 2  # the tokens of a row that belong to no word: [CLS] and [SEP]
+
 
 class WordRows(NamedTuple):
     """The rows of sentences. Each word is labeled in exactly one row; in other rows, the word may be context."""

@@ -13,7 +13,7 @@ from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.tagging import word_rows
 from bert_tf.tasks.tagging.conll_files import Sentence
-from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED
+from bert_tf.tasks.tagging.tagging_task import NOT_LABELED
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.finetuning.test_packed_finetuning import measured
 from tests.bert_tf.tagging import ODD_WORDS, make_task, sentences
