@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from bert_tf.report import charts, page, run_report
 from bert_tf.report.page import elements
-from bert_tf.report.run_kinds import PRETRAINING
 
 _NOTE = """The text is the English in CPython: the language reference and the standard library's docstrings. No stage of
 training reads the modules that are held out for evaluation."""
@@ -40,8 +39,9 @@ def pretraining_curves(recorded: Sequence[dict]) -> list[str]:
         ("masked_lm_accuracy", "masked-LM accuracy", True),
         ("next_sentence_accuracy", "next-sentence accuracy", True),
     )
+    baselines = run_report.PRETRAINING.baselines
     return [
-        charts.panel(title, run_report.curves_of(name, splits, PRETRAINING.baselines.get(name)), percent=percent)
+        charts.panel(title, run_report.curves_of(name, splits, baselines.get(name)), percent=percent)
         for name, title, percent in panels
     ]
 
