@@ -29,7 +29,7 @@ from bert_tf.tasks.classification.example import MULTI_LABEL, REGRESSION, Exampl
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import answers_of
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 
 # With fewer texts than _FEW_TEXTS, a batch has _SMALL_BATCH texts, and there are enough epochs for _ENOUGH_STEPS steps.
@@ -59,7 +59,7 @@ class TextClassifier(FinishedRun):
         if not self._answers:
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression model")
         self.labels, self._has_pairs = tuple(described.labels), described.parameters["has_pairs"]
-        self._reading = Reading.of_parameters(described.parameters)
+        self._reading = LongTextRule.of_parameters(described.parameters)
         self._step = self._trained.step
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
         self._logits = tf.function(

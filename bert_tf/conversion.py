@@ -189,7 +189,7 @@ def _taken_over(contents: Contents, settings: ConversionSettings, entries: dict)
     """Returns the description of another project's task; None without a task, or if files and flags do not suffice."""
     entries = entries | hugging_face.read_entries(contents)
     given = {"has_pairs": settings.has_pairs, "version_2_with_negative": settings.version_2_with_negative or None}
-    answers = takeover.FlagAnswers(
+    answers = takeover.FlagValues(
         settings.max_seq_length, given={name: value for name, value in given.items() if value is not None}
     )
     try:

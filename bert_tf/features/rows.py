@@ -13,11 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features.texts import Text
+from bert_tf.text.characters import NOWHERE
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
-# The value of `words`, `starts` and `ends` for [CLS] and [SEP], which are not in the text.
-NOWHERE = -1
 # The columns of `TokenRows` with an entry for each token.
 TOKEN_COLUMNS = ("input_ids", "segment_ids", "words", "starts", "ends")
 

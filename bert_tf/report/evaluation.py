@@ -1,6 +1,6 @@
 """Reads the files of the last evaluation in fine-tuning, and draws the report's sections about this evaluation.
 
-The kind of task decides what is shown; see `registry.Kind.report`.
+The kind of task decides what is shown; see `registry.TaskKind.report`.
 """
 
 import os

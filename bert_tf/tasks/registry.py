@@ -35,7 +35,7 @@ def _accept(format: str, source: str, described: TaskDescription) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class TaskKind:
     """A kind of task."""
 
     name: str  # the value of `Task.kind`, which `task.json` records
@@ -58,12 +58,12 @@ class Kind:
     config_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, TaskKind]:
     modules = [importlib.import_module(f"bert_tf.tasks.{folder}.kind") for folder in FOLDERS]
     return {kind.name: kind for module in modules for kind in module.KINDS}
 
 
-def of_task(described: TaskDescription, folder: str) -> Kind:
+def of_task(described: TaskDescription, folder: str) -> TaskKind:
     """Returns the kind of a fine-tuned task; `folder` is the run's folder, for messages."""
     known = kinds()
     if described.kind not in known:
@@ -74,6 +74,6 @@ def of_task(described: TaskDescription, folder: str) -> Kind:
     return known[described.kind]
 
 
-def of_settings(settings: FineTuningSettings) -> Kind:
+def of_settings(settings: FineTuningSettings) -> TaskKind:
     """Returns one of the kinds whose script has these settings; all kinds of a script share `make_task`."""
     return next(kind for kind in kinds().values() if kind.settings is type(settings))

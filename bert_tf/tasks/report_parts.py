@@ -48,7 +48,7 @@ Part = Table | Confusions | Histogram
 
 
 def of_lines(parts: Callable[[list[dict], Sequence[str]], list[Part]]) -> Callable:
-    """Returns a function for `Kind.report` that reads the lines of an evaluation's file.
+    """Returns a function for `TaskKind.report` that reads the lines of an evaluation's file.
     `parts`: function that returns the report's parts for the lines and the labels; see `evaluation_file.read`."""
 
     def report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:

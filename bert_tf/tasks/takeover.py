@@ -36,7 +36,7 @@ class Unanswered(InputError):
 
 
 @dataclasses.dataclass(frozen=True)
-class FlagAnswers:
+class FlagValues:
     """What a checkpoint of another project may not state about its task."""
 
     max_seq_length: int | None = None  # maximum number of tokens in a row; None for the length that the files state
@@ -48,21 +48,21 @@ class FlagAnswers:
     unstated: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswers) -> TaskDescription | None:
+def describe(contents: Contents, entries: Mapping[str, Any], flags: FlagValues) -> TaskDescription | None:
     """Returns the description of a checkpoint's task; None if it has no head for a task, and no stated pooling.
     `entries`: the entries of Hugging Face's `config.json` about the task; {} for other projects.
-    `answers`: what the files do not state.
-    Raises Unanswered: `answers` lacks an answer."""
+    `flags`: what the files do not state.
+    Raises Unanswered: `flags` lacks a value that the task needs."""
     head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
     if not head:
-        return _vectors(contents, answers) if sentence_transformers.is_stated(contents.folder) else None
-    labels, length = _labels(contents, entries, head), _row_length(contents, answers)
+        return _vectors(contents, flags) if sentence_transformers.is_stated(contents.folder) else None
+    labels, length = _labels(contents, entries, head), _row_length(contents, flags)
     data = {}
     if head == "span_head":
         kind, name, labels = squad_task.QUESTIONS, squad_task.NAME, ()
         parameters = {"version_2_with_negative": False}
         # The defaults of run_squad and of transformers, or less for short rows.
-        if not answers.max_seq_length:
+        if not flags.max_seq_length:
             length = min(length, SquadSettings.default_max_seq_length)
         data = {"doc_stride": min(128, length // 4), "max_query_length": min(64, length // 4)}
     elif head == "token_head":
@@ -73,12 +73,12 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
         kind, name = _kind_of_texts(contents, entries, len(labels)), OWN_DATA
         labels = () if kind == REGRESSION else labels
         parameters = {"has_pairs": None, **READ_AS_IN_THE_PAPER.parameters}
-    parameters, data = _with(parameters, answers.unstated), _with(data, answers.unstated)
+    parameters, data = _with(parameters, flags.unstated), _with(data, flags.unstated)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(TASK, {})
     if (recorded.get("kind"), recorded.get("labels")) == (kind, list(labels)):
         parameters, data = parameters | recorded["parameters"], data | recorded["data"]
-        length = length if answers.max_seq_length else recorded["max_seq_length"]
-    parameters = _with(parameters, answers.given)
+        length = length if flags.max_seq_length else recorded["max_seq_length"]
+    parameters = _with(parameters, flags.given)
     if parameters.get("has_pairs", True) is None:
         raise Unanswered(
             f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "
@@ -87,20 +87,20 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     return TaskDescription(kind, name, labels, length, parameters, data)
 
 
-def _with(known: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `known` with the values that have the same names."""
-    return {name: values.get(name, value) for name, value in known.items()}
+def _with(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults with the values that have the same names."""
+    return {name: values.get(name, value) for name, value in defaults.items()}
 
 
-def _row_length(contents: Contents, answers: FlagAnswers) -> int:
+def _row_length(contents: Contents, flags: FlagValues) -> int:
     """Returns the row length of the flag, of Hugging Face's tokenizer files, or by default; at most the positions."""
     positions = contents.require_config().max_position_embeddings
     stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
-    return min(int(answers.max_seq_length or stated or answers.default_length or positions), positions)
+    return min(int(flags.max_seq_length or stated or flags.default_length or positions), positions)
 
 
-def _vectors(contents: Contents, answers: FlagAnswers) -> TaskDescription:
-    folder, length = contents.folder, _row_length(contents, answers)
+def _vectors(contents: Contents, flags: FlagValues) -> TaskDescription:
+    folder, length = contents.folder, _row_length(contents, flags)
     length = min(sentence_transformers.longest_sentence(folder) or length, length)
     parameters = dataclasses.asdict(VectorFiles.of_folder(folder))
     return TaskDescription(EMBEDDINGS, EMBEDDINGS, (), length, parameters)
@@ -113,17 +113,17 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
     name = getattr(settings, "task_name", "")
     is_own = name.lower() in ("", OWN_DATA)
     if description.exists(contents.folder):
-        found = description.read(contents.folder)
-        if registry.of_task(found, contents.folder).settings is not type(settings):
+        described = description.read(contents.folder)
+        if registry.of_task(described, contents.folder).settings is not type(settings):
             return None
         # The task of a benchmark may use a model that was trained on another task.
-        return dataclasses.replace(found, task_name=(OWN_DATA if is_own else "") if name else found.task_name)
+        return dataclasses.replace(described, task_name=(OWN_DATA if is_own else "") if name else described.task_name)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
-    flags = {name: getattr(settings, name, None) for name in squad_task.OF_MODEL}
-    unstated = {name: value for name, value in flags.items() if value is not None}
+    of_model = {name: getattr(settings, name, None) for name in squad_task.OF_MODEL}
+    unstated = {name: value for name, value in of_model.items() if value is not None}
     unstated["has_pairs"] = bool(getattr(settings, "text_b_column", ""))
-    answers = FlagAnswers(settings.max_seq_length, settings.default_max_seq_length, unstated=unstated)
-    described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
+    flags = FlagValues(settings.max_seq_length, settings.default_max_seq_length, unstated=unstated)
+    described = describe(contents, recorded | hugging_face.read_entries(contents), flags)
     if not (described and is_own) or registry.of_task(described, contents.folder).settings is not type(settings):
         return None
     return None if described.kind == EMBEDDINGS else described  # these files and the flags say all that a task needs
@@ -132,8 +132,7 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
 def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:
     by_id = entries.get("id2label", {})
     outputs = contents.tensors[f"{head}/dense/kernel"].shape[-1]
-    labels = tuple(str(by_id.get(str(number), f"LABEL_{number}")) for number in range(outputs))
-    return labels
+    return tuple(str(by_id.get(str(number), f"LABEL_{number}")) for number in range(outputs))
 
 
 def _tagger(contents: Contents, labels: tuple[str, ...]) -> dict[str, Any]:

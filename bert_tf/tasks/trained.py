@@ -16,7 +16,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.runs import chosen_checkpoint, run_record
 from bert_tf.tasks import registry
-from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.registry import TaskKind
 from bert_tf.tokenization import BertTokenizer
 
 
@@ -24,7 +24,7 @@ from bert_tf.tokenization import BertTokenizer
 class Trained:
     """A trained model."""
 
-    kind: Kind | None  # kind of the task; None for a pre-trained model that is exported without a task
+    kind: TaskKind | None  # kind of the task; None for a pre-trained model that is exported without a task
     folder: str
     checkpoint: str
     step: int  # step of the checkpoint; -1 if unknown

@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.finetuning.description import TaskDescription, score_scale
 from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from export.kinds import row_groups
 from export.kinds.base import CLASSIFY, REGRESS, ServedTask
 from export.settings import ExportSettings
@@ -44,8 +44,8 @@ class _ServedClassification(ServedTask):
         return tf.TensorSpec([None, 2, None], tf.int32) if self._reading.has_both_orders else super().token_spec()
 
     @property
-    def _reading(self) -> Reading:
-        return Reading.of_parameters(self._description.parameters)
+    def _reading(self) -> LongTextRule:
+        return LongTextRule.of_parameters(self._description.parameters)
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self._model(inputs)["logits"]

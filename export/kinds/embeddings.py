@@ -21,13 +21,12 @@ from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings.features import VectorSettings
+from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS
+from bert_tf.tasks.embeddings.prompts import DEFAULT_POOLING
 from bert_tf.text.characters import NOWHERE
 from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedCheckpoint
 from export.settings import ExportSettings
-
-EMBEDDINGS = "embeddings"
-_DEFAULT_POOLING = "mean"
 
 
 class ServedEmbeddings(ServedCheckpoint):
@@ -51,7 +50,7 @@ class ServedEmbeddings(ServedCheckpoint):
             layers=settings.layers,
             max_seq_length=settings.max_seq_length,
             sentence_vectors=is_stated,
-            pooling=settings.pooling or (None if is_stated else _DEFAULT_POOLING),
+            pooling=settings.pooling or (None if is_stated else DEFAULT_POOLING),
             normalize=settings.normalize,
             dimensions=settings.dimensions,
         )

@@ -140,7 +140,7 @@ def test_a_tagger_keeps_the_order_of_its_outputs(vocab_file, tmp_path):
     labels = ["I-PER", "B-LOC", "O", "B-PER", "I-LOC"]
     edit_config(hf, **hugging_face.label_entries(labels))
     contents = open_checkpoint(str(hf))
-    entries, answers = hugging_face.read_entries(contents), takeover.FlagAnswers()
+    entries, answers = hugging_face.read_entries(contents), takeover.FlagValues()
     with conversion.run_of(str(hf)) as run:
         assert description.read(run).labels == tuple(labels)
         taken_over = open_checkpoint(run).tensors["token_head/dense/bias"].read()

@@ -51,7 +51,7 @@ def test_fine_tune_and_serve(vocab_file, tmp_path, monkeypatch):
     monkeypatch.setenv("CHECKPOINT", str(tmp_path))
     cells = executed("fine_tune_and_serve.ipynb")
     shown = printed(cells[2], "stderr")
-    assert "texts dev, step" in shown and "finished: accuracy" in shown and "reviews_model/report.html" in shown
+    assert "your texts dev, step" in shown and "finished: accuracy" in shown and "reviews_model/report.html" in shown
     assert "Logging before flag parsing" not in shown and re.search(r"train \d+/\d+ steps, ", shown), "a progress bar"
     labels = [line.split()[0] for line in printed(cells[3]).splitlines()]
     assert len(labels) == 2 and set(labels) <= {"good", "bad"}

@@ -23,7 +23,7 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification.example import Example
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export import version_folder
@@ -151,7 +151,12 @@ def regression(tmp_path, vocab_file):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "reading",
-    [Reading("mean", "window", 4), Reading(pair_order="both"), Reading("max", "head_tail"), Reading("cls", "window")],
+    [
+        LongTextRule("mean", "window", 4),
+        LongTextRule(pair_order="both"),
+        LongTextRule("max", "head_tail"),
+        LongTextRule("cls", "window"),
+    ],
     ids=lambda reading: f"{reading.long_text}-{reading.pooling}-{reading.pair_order}",
 )
 def test_long_texts_and_poolings_are_served(vocab_file, reading):

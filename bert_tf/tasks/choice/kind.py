@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bert_tf.tasks.choice.choice_task import CHOICE, ChoiceTask, choice_task
 from bert_tf.tasks.choice.settings import SwagSettings
-from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.registry import TaskKind
 from bert_tf.tasks.report_parts import Part, chosen, of_lines, short
 
 
@@ -17,7 +17,7 @@ def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 # model's head has one output.
 _ENTRIES = {"architectures": ["BertForMultipleChoice"]}
 KINDS = [
-    Kind(
+    TaskKind(
         CHOICE, SwagSettings, choice_task, lambda described, folder: ChoiceTask(), of_lines(_report),
         config_entries=_ENTRIES,
     )

@@ -93,7 +93,7 @@ class Answers(abc.ABC):
         """Writes further files of an evaluation; by default, none. See `Task.write_evaluation`."""
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:  # noqa: B027
-        """Raises InputError if the files of `keep` do not belong to the checkpoint of `step`."""
+        """Raises InputError if files that `write` wrote for an evaluation do not belong to the checkpoint of `step`."""
 
 
 def with_checked_labels(data: TaskData, answers: Answers) -> TaskData:

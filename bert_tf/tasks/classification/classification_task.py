@@ -23,7 +23,7 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file, example_checks
 from bert_tf.tasks.classification.answers import Answers
 from bert_tf.tasks.classification.example import MULTI_LABEL, Example, label_counts
-from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
+from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, LongTextRule
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
@@ -35,7 +35,9 @@ from bert_tf.training.metrics import Metric
 _LARGE_SHARE = 0.9
 
 
-def make_head(labels: Sequence[str], config: BertConfig, reading: Reading = READ_AS_IN_THE_PAPER) -> ClassificationHead:
+def make_head(
+    labels: Sequence[str], config: BertConfig, reading: LongTextRule = READ_AS_IN_THE_PAPER
+) -> ClassificationHead:
     """Returns a head with one output for each label; for a regression, returns a head with one output."""
     return ClassificationHead(config, len(labels) or 1, reading.pooling, reading.has_both_orders)
 
@@ -48,7 +50,7 @@ class ClassificationTask(Task):
     answers: Answers  # the labels, the loss and the scores
     has_pairs: bool = False  # whether an example has two texts
     data: TaskData = NO_DATA  # see `Task`. The examples are `Example`.
-    reading: Reading = READ_AS_IN_THE_PAPER  # the treatment of long texts, and the vector that the head reads
+    reading: LongTextRule = READ_AS_IN_THE_PAPER  # the treatment of long texts, and the vector that the head reads
     # title of the column with the examples' ids in `test_predictions.tsv`; "index" if there are no ids
     id_title: str = "index"
     writes_texts: bool = False  # whether `test_predictions.tsv` contains the texts
@@ -108,7 +110,7 @@ class ClassificationTask(Task):
         - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
         - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels. For sets of labels,
           float32 [N, C], 1 for each label that an example has.
-        - `example_ids`, `row_shares`, `order_ids`: see `Reading.rows`; only if an example can have several rows."""
+        - `example_ids`, `row_shares`, `order_ids`: see `LongTextRule.rows`; only for examples with several rows."""
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
@@ -158,7 +160,7 @@ class ClassificationTask(Task):
         return self.answers.outputs(logits)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Averages the logits of each example's rows; see `Reading.by_example`."""
+        """Averages the logits of each example's rows; see `LongTextRule.by_example`."""
         return self.reading.by_example(split, predictions)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:

@@ -12,14 +12,14 @@ from bert_tf.tasks.classification.benchmark import benchmark_task
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import MULTI_LABEL, TextData
 from bert_tf.tasks.classification.own_data import own_task, weights_of, with_unlabeled
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 
 
 def find_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
     """Returns the task that the flags name; case, hyphens and underscores in the task's name have no effect.
     `texts`: a user's own data in memory; None if the flags name the data."""
-    reading, command = Reading.of_command(command), _with_task_name(command)
+    reading, command = LongTextRule.of_command(command), _with_task_name(command)
     settings = command.settings
     task = own_task(command, texts) if texts else _main_task(command)
     task = dataclasses.replace(task, reading=reading)

@@ -15,11 +15,11 @@ from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.multi_label import LabelSets
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.tasks.classification.regression import Regression
 from bert_tf.tasks.classification.scores import SCORES
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.registry import TaskKind
 from bert_tf.tasks.report_parts import TEXTS, Confusions, Part, Table, chosen, of_lines, texts, worst
 from bert_tf.text.packing import TRUNCATE
 
@@ -37,12 +37,12 @@ def answers_of(described: TaskDescription, folder: str) -> Answers | None:
 
 def _task_of(described: TaskDescription, folder: str) -> ClassificationTask:
     parameters, answers = described.parameters, answers_of(described, folder)
-    has_pairs, reading = parameters["has_pairs"], Reading.of_parameters(parameters)
+    has_pairs, reading = parameters["has_pairs"], LongTextRule.of_parameters(parameters)
     return ClassificationTask(described.task_name, answers, has_pairs, reading=reading)
 
 
 def _check_format(format: str, source: str, described: TaskDescription) -> None:
-    reading = Reading.of_parameters(described.parameters)
+    reading = LongTextRule.of_parameters(described.parameters)
     if reading.pooling != "cls":
         raise InputError(
             f"--format={format}: its classifier reads the pooled [CLS], but {source} was trained with "
@@ -125,9 +125,9 @@ def class_table(truth: np.ndarray, answers: np.ndarray, labels: Sequence[str], i
     return Table("Classes" if is_exclusive else "Labels", ["", "precision", "recall", "F1", "support"], rows)
 
 
-def _kind(name: str, report: Callable, problem_type: str, **more) -> Kind:
+def _kind(name: str, report: Callable, problem_type: str, **more) -> TaskKind:
     entries = {"problem_type": problem_type}
-    return Kind(
+    return TaskKind(
         name, ClassifierSettings, find_task, _task_of, of_lines(report), _check_format, config_entries=entries, **more
     )
 

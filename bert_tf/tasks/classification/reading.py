@@ -20,7 +20,7 @@ from bert_tf.tokenization import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class LongTextRule:
     """The resolved options for reading texts; the fields have the same names as in `ClassifierSettings`."""
 
     pooling: str = "cls"  # the vector that the head reads: "cls", "mean" or "max"; see `ClassificationHead`
@@ -30,13 +30,13 @@ class Reading:
     pair_order: str = "given"  # "given" for one row per pair of texts, or "both" for one row in each order
 
     @classmethod
-    def of_command(cls, command: Command) -> "Reading":
+    def of_command(cls, command: Command) -> "LongTextRule":
         """Returns the options of a command. If a flag is left out, its value is the value of the run in `output_dir`,
         or else the default."""
         return cls(**command.of_model(*(field.name for field in dataclasses.fields(cls))))
 
     @classmethod
-    def of_parameters(cls, parameters: Mapping[str, Any]) -> "Reading":
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> "LongTextRule":
         return cls(**{field.name: parameters.get(field.name, field.default) for field in dataclasses.fields(cls)})
 
     @property
@@ -131,7 +131,7 @@ class Reading:
 
 
 def _in_both_orders(columns: Columns) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Returns two consecutive rows for each pair of texts, one in each order; see `Reading.rows`."""
+    """Returns two consecutive rows for each pair of texts, one in each order; see `LongTextRule.rows`."""
     first, second = columns["segment_a"], columns["segment_b"]
     count = tf.cast(first.nrows(), tf.int32)
     examples = tf.repeat(tf.range(count), 2)
@@ -143,4 +143,4 @@ def _in_both_orders(columns: Columns) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     return found | {"example_ids": tf.cast(examples, tf.int64), "row_shares": shares, "order_ids": orders}
 
 
-READ_AS_IN_THE_PAPER = Reading()
+READ_AS_IN_THE_PAPER = LongTextRule()

@@ -10,7 +10,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 # The name of a task on a user's own data.
 OWN_DATA = "own"
 # The name of a task whose texts are in memory. Users cannot give this name as the value of a flag.
-IN_MEMORY = "texts"
+IN_MEMORY = "your texts"
 _SOURCES = ("data_dir", "tfds_name")
 _COLUMNS = ("text_a_column", "text_b_column", "label_column")
 # Maps tf-models-official's modes to the equivalent flags.

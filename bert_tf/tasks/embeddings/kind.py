@@ -8,7 +8,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, EmbeddingTask, embedding_task
 from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings
-from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.registry import TaskKind
 from bert_tf.tasks.report_parts import MOST_ERRORS, Histogram, Part, Table, of_lines, short
 
 
@@ -57,4 +57,4 @@ def _of_scores(entries: Sequence[Mapping]) -> list[Part]:
     return [Histogram("Cosines", groups, "cosine"), table]
 
 
-KINDS = [Kind(EMBEDDINGS, EmbeddingSettings, embedding_task, _task_of, of_lines(_report))]
+KINDS = [TaskKind(EMBEDDINGS, EmbeddingSettings, embedding_task, _task_of, of_lines(_report))]

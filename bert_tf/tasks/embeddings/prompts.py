@@ -9,7 +9,7 @@ from bert_tf.core.flag_parsing import items
 from bert_tf.finetuning.resolution import Command
 from bert_tf.runs import run_folder
 
-_DEFAULT_POOLING = "mean"
+DEFAULT_POOLING = "mean"
 QUERY, DOCUMENT = "query", "document"
 
 
@@ -24,7 +24,7 @@ def stated_folder(command: Command) -> str:
 class VectorFiles:
     """What sentence-transformers' files in a model's folder state, and the Matryoshka sizes."""
 
-    pooling: str = _DEFAULT_POOLING  # "cls", "mean" or "max"
+    pooling: str = DEFAULT_POOLING  # "cls", "mean" or "max"
     normalize: bool = False  # whether vectors have length 1
     # `query_prefix`, `document_prefix`: texts before queries and before documents
     query_prefix: str = ""

@@ -7,7 +7,7 @@ from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import QUESTIONS, SquadTask, squad_task
-from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.registry import TaskKind
 from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, of_lines, short
 
 
@@ -42,7 +42,7 @@ def _task_of(described: TaskDescription, folder: str) -> SquadTask:
 
 
 KINDS = [
-    Kind(
+    TaskKind(
         QUESTIONS,
         SquadSettings,
         squad_task,

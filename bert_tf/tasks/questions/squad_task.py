@@ -21,7 +21,8 @@ from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import example_checks
-from bert_tf.tasks.questions import squad_results, teacher_windows
+from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions.matched_windows import matched_logits
 from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_source import question_data
@@ -34,7 +35,6 @@ from bert_tf.training.metrics import Form, Metric
 
 QUESTIONS = "questions"
 NAME = "squad"
-METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
 # The flags that change the model or its data. A run's `task.json` records the values of these flags.
 OF_MODEL = ("version_2_with_negative", "doc_stride", "max_query_length")
 # The logit of a position without a token. This logit is finite, so means and differences of logits are finite too.
@@ -56,7 +56,10 @@ class SquadTask(Task):
     kind: ClassVar[str] = QUESTIONS
     name: ClassVar[str] = NAME
     labels: ClassVar[tuple[str, ...]] = ()
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        LOSS,
+        Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True),
+    )
     example_and_row_names: ClassVar[tuple[str, str]] = ("questions", "windows")
 
     @property
@@ -122,7 +125,7 @@ class SquadTask(Task):
         return split.lengths.astype(np.int64)
 
     def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
-        return teacher_windows.matched(split, taught, outputs, _NO_TOKEN)
+        return matched_logits(split, taught, outputs, _NO_TOKEN)
 
     def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return batch["row_weights"]
@@ -141,30 +144,31 @@ class SquadTask(Task):
         return of_tokens(logits, batch["input_mask"])
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Decodes the logits [N, S, 2] of all windows; the result has one `Answers` for each question."""
-        found = decode(split.examples, split.columns, split.example_ids, predictions, split.tokenizer, self.decoding)
-        answers = np.empty(len(found), object)
-        answers[:] = found
+        """Decodes the logits [N, S, 2] of all windows; the result has one `SpanAnswers` for each question."""
+        answers = np.empty(len(split.examples), object)
+        answers[:] = decode(
+            split.examples, split.columns, split.example_ids, predictions, split.tokenizer, self.decoding
+        )
         ids = np.arange(len(split.examples))
         return dataclasses.replace(split, columns={}, example_ids=ids, lengths=None), answers
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the official metric from `Answers`. For SQuAD 2.0, adds the null threshold as `null_threshold`."""
+        """Computes the official metric from `SpanAnswers`. For SQuAD 2.0, adds `null_threshold`."""
         threshold = self._threshold(split, predictions)
         texts = [answers.text(threshold) for answers in predictions]
-        found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
-        return found | {"null_threshold": threshold} if self.decoding.has_unanswerable else found
+        scores = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
+        return scores | {"null_threshold": threshold} if self.decoding.has_unanswerable else scores
 
     def _threshold(self, split: Split, answers: Sequence[Any]) -> float:
         if not self.decoding.has_unanswerable:
             return 0.0
         if self.tune_null_threshold:
             return squad_results.best_threshold(split.examples, answers)
-        return self._known_threshold(self.run_folder)
+        return self._chosen_threshold(self.run_folder)
 
-    def _known_threshold(self, folder: str) -> float:
-        known = self.null_threshold
-        return squad_results.NULL_THRESHOLD.read(folder) if known is None else known
+    def _chosen_threshold(self, folder: str) -> float:
+        threshold = self.null_threshold
+        return squad_results.NULL_THRESHOLD.read(folder) if threshold is None else threshold
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
         """See `Task`. A question without an answer counts as labeled only in SQuAD 2.0."""
@@ -210,7 +214,7 @@ class SquadTask(Task):
             squad_results.NULL_THRESHOLD.read(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        threshold = self._known_threshold(folder) if self.decoding.has_unanswerable else 0.0
+        threshold = self._chosen_threshold(folder) if self.decoding.has_unanswerable else 0.0
         return squad_results.write_predictions(folder, split.examples, predictions, threshold)
 
 

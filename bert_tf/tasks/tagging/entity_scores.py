@@ -16,7 +16,7 @@ NO_TYPE = "_"
 
 
 @dataclasses.dataclass(frozen=True)
-class Counts:
+class EntityCounts:
     """Numbers of entities."""
 
     true: int = 0  # number of entities in the data
@@ -45,12 +45,12 @@ class Comparison:
 
     words: int  # number of words
     right_words: int  # number of words with the right tag
-    types: Mapping[str, Counts]  # maps each type of entity to its counts; the types are sorted
+    types: Mapping[str, EntityCounts]  # maps each type of entity to its counts; the types are sorted
 
     @property
-    def total(self) -> Counts:
+    def total(self) -> EntityCounts:
         """The sums of the counts over all types."""
-        return Counts(*(sum(getattr(c, f.name) for c in self.types.values()) for f in dataclasses.fields(Counts)))
+        return EntityCounts(*map(sum, zip(*map(dataclasses.astuple, self.types.values()), strict=True)))
 
     @property
     def scores(self) -> dict[str, float]:
@@ -70,7 +70,7 @@ class Comparison:
         return "".join(f"{line}\n" for line in lines)
 
 
-def _figures(counts: Counts) -> str:
+def _figures(counts: EntityCounts) -> str:
     return (
         f"precision: {100 * counts.precision:6.2f}%; recall: {100 * counts.recall:6.2f}%; FB1: {100 * counts.f1:6.2f}"
     )
@@ -80,13 +80,13 @@ def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
     """Compares the predicted tags of sentences with the true tags. The tags may have any scheme. Tag sequences may be
     invalid; see `tag_schemes.entities`.
     Raises ValueError: `true` and `predicted` have different numbers of sentences or words."""
-    counters = [Counter() for _ in dataclasses.fields(Counts)]
+    counters = [Counter() for _ in dataclasses.fields(EntityCounts)]
     words = right_words = 0
     for tags, answers in zip(true, predicted, strict=True):
         words += len(tags)
         right_words += sum(tag == answer for tag, answer in zip(tags, answers, strict=True))
-        found = [set(tag_schemes.entities(sequence)) for sequence in (tags, answers)]
-        for counter, kept in zip(counters, (*found, found[0] & found[1]), strict=True):
-            counter.update(entity.type for entity in kept)
+        entities = [set(tag_schemes.entities(sequence)) for sequence in (tags, answers)]
+        for counter, counted in zip(counters, (*entities, set.intersection(*entities)), strict=True):
+            counter.update(entity.type for entity in counted)
     types = sorted(counters[0].keys() | counters[1].keys())
-    return Comparison(words, right_words, {type_: Counts(*(c[type_] for c in counters)) for type_ in types})
+    return Comparison(words, right_words, {type_: EntityCounts(*(c[type_] for c in counters)) for type_ in types})

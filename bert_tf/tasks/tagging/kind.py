@@ -8,7 +8,7 @@ from absl import logging
 
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks import report_parts
-from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.registry import TaskKind
 from bert_tf.tasks.report_parts import MOST_ERRORS, Part, Table, short
 from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 from bert_tf.tasks.tagging.settings import NerSettings
@@ -82,4 +82,4 @@ def _named_entities(words: Sequence[str], entities: Sequence[tag_schemes.Entity]
 
 
 _ENTRIES = {"problem_type": "single_label_classification"}
-KINDS = [Kind(TAGGING, NerSettings, tagging_task, _task_of, _report, _check_format, config_entries=_ENTRIES)]
+KINDS = [TaskKind(TAGGING, NerSettings, tagging_task, _task_of, _report, _check_format, config_entries=_ENTRIES)]

@@ -29,8 +29,6 @@ from bert_tf.training import flops, teacher_loss
 
 TAGGING = "tagging"
 NAME = "NER"
-# Names of the files in a run's folder that contain words and predicted tags.
-DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt"
 # The label of the tokens that have no tag: all tokens of a word except the first, and all tokens of the context.
 NOT_LABELED = -1
 
@@ -244,7 +242,7 @@ class TaggingTask(Task):
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes the predictions for the test data, and the official scorer's table if the right tags are known."""
-        return self._write(folder, TEST_PREDICTIONS, "test_scores.txt", split, predictions)
+        return self._write(folder, "test_predictions.txt", "test_scores.txt", split, predictions)
 
     def _write(self, folder: str, name: str, scores: str, split: Split, predictions: np.ndarray) -> list[str]:
         paths, sentences = [os.path.join(folder, name)], split.examples

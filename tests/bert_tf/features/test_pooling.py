@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import pool_tokens
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from tests.bert_tf.classification import make_task
 from tests.small_configs import small_config
 
@@ -41,7 +41,7 @@ def test_the_mean_of_bfloat16_is_computed_in_float32():
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_a_classifier_maps_the_pooled_vector(pooling):
-    task = dataclasses.replace(make_task(3), reading=Reading(pooling=pooling))
+    task = dataclasses.replace(make_task(3), reading=LongTextRule(pooling=pooling))
     assert task.parameters["pooling"] == pooling
     model = FineTunedBert(CONFIG, task.head)
     inputs = {"input_ids": tf.constant(np.arange(15).reshape(3, 5) + 1), "input_mask": tf.constant(MASK, tf.int32)}

@@ -15,7 +15,7 @@ from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.finetuning import word_task
@@ -24,7 +24,7 @@ from tests.bert_tf.finetuning.word_task import FindTheWord
 from tests.bert_tf.formulas import Formulas, _log_softmax
 
 LTR = dataclasses.replace(CONFIG, directionality="ltr")
-BOTH_ORDERS = dataclasses.replace(make_task(3), reading=Reading(pair_order="both"))
+BOTH_ORDERS = dataclasses.replace(make_task(3), reading=LongTextRule(pair_order="both"))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_new_tokens_keep_their_initial_embeddings(tmp_path, tokenizer):
 
 
 def test_both_orders_of_a_single_text_are_refused():
-    task = dataclasses.replace(make_task(3, has_pairs=False), reading=Reading(pair_order="both"))
+    task = dataclasses.replace(make_task(3, has_pairs=False), reading=LongTextRule(pair_order="both"))
     with pytest.raises(InputError, match="--pair_order=both: the examples have only one text"):
         task.check(LTR, None)
 

@@ -21,7 +21,6 @@ from bert_tf.tasks.classification.kind import class_table
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Candidate, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tasks.tagging import tagging_task
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.report.pages import check_stands_alone
@@ -155,7 +154,7 @@ def test_sentences_with_most_wrong_entities_are_first(tmp_path):
         "New B-LOC B-PER", "York I-LOC O", "<b> O O", "", "all O O", "right B-PER B-PER", "",
         "a O B-LOC", "man O O", "so O O", "",
     ]  # fmt: skip
-    (tmp_path / tagging_task.DEV_PREDICTIONS).write_text("\n".join(lines) + "\n")
+    (tmp_path / "dev_predictions.txt").write_text("\n".join(lines) + "\n")
     labels = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     description.write(str(tmp_path), description.TaskDescription("tagging", "NER", labels, 16, {}))
     page = evaluation.sections(str(tmp_path))

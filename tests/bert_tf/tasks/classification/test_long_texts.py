@@ -11,14 +11,14 @@ from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.example import Example
-from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.text import packing
 from bert_tf.text.packing import cut_windows
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 
 CLS, SEP = 101, 102
-WINDOW = Reading(long_text="window", window_stride=3)
+WINDOW = LongTextRule(long_text="window", window_stride=3)
 
 
 def ragged(rows):

@@ -119,7 +119,7 @@ def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
     task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "ckpt-3.index").touch()
-    for name in ("own", "texts", "MRPC"):
+    for name in ("own", "your texts", "MRPC"):
         described = dataclasses.replace(description.describe(task, 8), task_name=name)
         description.write(str(tmp_path / "run"), described)
         assert find_task(settings("", tmp_path, **later)).name == name

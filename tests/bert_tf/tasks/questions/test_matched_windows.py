@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.task import encoded_split
+from bert_tf.tasks.questions.matched_windows import matched_logits
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_task import SquadTask
-from bert_tf.tasks.questions.teacher_windows import matched
 from bert_tf.tokenization import SPECIAL_TOKENS as SPECIAL
 from bert_tf.tokenization import BertTokenizer
 
@@ -46,7 +46,7 @@ def logits_of(split):
 
 def test_equal_rows_have_the_teachers_logits(teacher):
     outputs = logits_of(teacher)
-    found = matched(teacher, teacher, outputs, -1e9)
+    found = matched_logits(teacher, teacher, outputs, -1e9)
     expected = [outputs[row, :length] for row, length in enumerate(teacher.lengths)]
     np.testing.assert_array_equal(found, np.concatenate(expected))
 
@@ -54,7 +54,7 @@ def test_equal_rows_have_the_teachers_logits(teacher):
 @pytest.mark.parametrize("length, stride", [(16, 3), (60, 30), (110, 50)])
 def test_other_words_and_windows_match_by_character(teacher, tmp_path, length, stride):
     own = rows_of(tokenizer_of(tmp_path / "letters", ()), length, stride)
-    found = np.split(matched(own, teacher, logits_of(teacher), -1e9), np.cumsum(own.lengths)[:-1])
+    found = np.split(matched_logits(own, teacher, logits_of(teacher), -1e9), np.cumsum(own.lengths)[:-1])
     words = [(at, at + len(word)) for word, at in _places()]
     reached = set()
     for row, values in enumerate(found):

@@ -28,7 +28,7 @@ class _Window(NamedTuple):
         return self.begin + len(self.starts)
 
 
-def matched(split: Split, taught: Split, outputs: np.ndarray, nowhere: float) -> np.ndarray:
+def matched_logits(split: Split, taught: Split, outputs: np.ndarray, nowhere: float) -> np.ndarray:
     """Returns a teacher's logits for the tokens of a student's rows. A token has the start logit of the teacher's token
     with the same first character, and the end logit of the token with the same last character; a token without a
     counterpart has the logit `nowhere`. The teacher's row is one with all characters of the row, or else all rows with
