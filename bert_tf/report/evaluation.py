@@ -30,9 +30,12 @@ def sections(folder: str) -> str:
     kind = registry.of_task(task, folder)
     evaluated = [(metrics_file.DEV, folder, "dev")]
     evaluated += [(name, other, "eval") for name, other in metrics_file.other_data(folder).items()]
-    found = [(_head(name, source), kind.report(source, prefix, task)) for name, source, prefix in evaluated]
-    teacher = _teacher(folder)
-    return teacher + elements.evaluations([(head, list(map(draw, parts))) for head, parts in found if parts])
+    drawn = [
+        (_head(name, source), list(map(draw, parts)))
+        for name, source, prefix in evaluated
+        if (parts := kind.report(source, prefix, task))
+    ]
+    return _teacher(folder) + elements.evaluations(drawn)
 
 
 def _teacher(folder: str) -> str:
@@ -45,8 +48,8 @@ def _teacher(folder: str) -> str:
         values = {"teacher": scores, "this model": {name: own.get(f"eval_{name}") for name in scores}}
         sizes = {"teacher": entries["teacher_weights"], "this model": entries["student_weights"]}
         rows = [
-            [who, f"{sizes[who]:,}", *("" if value is None else f"{value:.4g}" for value in found.values())]
-            for who, found in values.items()
+            [who, f"{sizes[who]:,}", *("" if value is None else f"{value:.4g}" for value in of_model.values())]
+            for who, of_model in values.items()
         ]
         return elements.section("Teacher", elements.table(["", "weights", *scores], rows), note=entries["teacher"])
 

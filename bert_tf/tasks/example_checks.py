@@ -15,16 +15,15 @@ class TextExample(Protocol):
 
 def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
     """Warns about empty texts, dev examples that are also training examples, and contradictory training labels."""
-    for split, found in examples.items():
-        if empty := sum(not example.texts[0].strip() for example in found):
-            logging.warning("%s: %d of %d examples have an empty text", split, empty, len(found))
-    train = examples.get("train", ())
+    for split, of_split in examples.items():
+        if empty := sum(not example.texts[0].strip() for example in of_split):
+            logging.warning("%s: %d of %d examples have an empty text", split, empty, len(of_split))
+    train, dev = examples.get("train", ()), examples.get("dev", ())
     labels: dict[tuple, set] = {}
     for example in train:
         labels.setdefault(example.texts, set()).add(example.label)
-    if contradictory := sum(len(found) > 1 for found in labels.values()):
+    if contradictory := sum(len(of_texts) > 1 for of_texts in labels.values()):
         logging.warning("train: %d texts occur several times with different labels", contradictory)
-    dev = examples.get("dev", ())
     if train and (shared := sum(example.texts in labels for example in dev)):
         logging.warning("%d of %d dev examples are also in train, so the dev metrics are too good; remove these "
                         "examples from train or from dev", shared, len(dev))  # fmt: skip

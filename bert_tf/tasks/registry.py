@@ -65,13 +65,13 @@ def kinds() -> dict[str, TaskKind]:
 
 def of_task(described: TaskDescription, folder: str) -> TaskKind:
     """Returns the kind of a fine-tuned task; `folder` is the run's folder, for messages."""
-    known = kinds()
-    if described.kind not in known:
+    all_kinds = kinds()
+    if described.kind not in all_kinds:
         raise InputError(
             f"{os.path.join(folder, description.NAME)}: the kind of task {described.kind!r} is unknown; known kinds: "
-            f"{', '.join(known)}"
+            f"{', '.join(all_kinds)}"
         )
-    return known[described.kind]
+    return all_kinds[described.kind]
 
 
 def of_settings(settings: FineTuningSettings) -> TaskKind:

@@ -63,7 +63,9 @@ def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: 
     return Table(f"Worst {what}", head[: len(rows[0])] if rows else head, rows, note, is_text=True)
 
 
-def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[Mapping, str], str]) -> list[Part]:
+def worst_choices(
+    entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[Mapping, str], str]
+) -> list[Part]:
     """Returns the table of the worst errors.
     `entries`: lines that `evaluation_file.read` returned.
     `names`: the column titles of the right answer and of the predicted answer.

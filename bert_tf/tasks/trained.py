@@ -39,19 +39,15 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
     `use_checkpoint`: see `chosen_checkpoint.choose`.
     `allow_unfinished`: see `run_folder.check_finished`."""
     with unreadable(folder):
-        return _load(folder, use_checkpoint, allow_unfinished)
-
-
-def _load(folder: str, use_checkpoint: str, allow_unfinished: bool) -> Trained:
-    described = description.read(folder)
-    kind = registry.of_task(described, folder)
-    checkpoint = chosen_checkpoint.of_finished(folder, use_checkpoint, allow_unfinished)
-    config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
-    tokenizer = BertTokenizer(folder)
-    _check_files(folder, described, config, tokenizer)
-    model = FineTunedBert(config, head_maker(kind.task_of(described, folder).head, described.bilstm_head))
-    _restore(model, checkpoint.prefix)
-    return Trained(kind, folder, checkpoint.prefix, checkpoint.step, model, tokenizer, described, config)
+        described = description.read(folder)
+        kind = registry.of_task(described, folder)
+        checkpoint = chosen_checkpoint.of_finished(folder, use_checkpoint, allow_unfinished)
+        config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
+        tokenizer = BertTokenizer(folder)
+        _check_files(folder, described, config, tokenizer)
+        model = FineTunedBert(config, head_maker(kind.task_of(described, folder).head, described.bilstm_head))
+        _restore(model, checkpoint.prefix)
+        return Trained(kind, folder, checkpoint.prefix, checkpoint.step, model, tokenizer, described, config)
 
 
 def _restore(model: keras.Model, prefix: str) -> None:
@@ -65,10 +61,9 @@ def _restore(model: keras.Model, prefix: str) -> None:
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
     """Refuses files that were changed after training. Without a `run.json` in the folder, nothing is checked."""
-    facts = description.model_facts(described, config, tokenizer.rules)
     if not run_record.exists(folder):
         return
-    phase = run_record.read_phases(folder)[-1]
+    phase, facts = run_record.read_phases(folder)[-1], description.model_facts(described, config, tokenizer.rules)
     recorded = {name: phase.model[name] for name in facts} | {"max_seq_length": phase.data["max_seq_length"]}
     if different := identity.differences(recorded, facts | {"max_seq_length": described.max_seq_length}):
         raise InputError(

@@ -147,17 +147,10 @@ class ChoiceTask(Task):
         if not np.all(np.isfinite(predictions)):
             return
         entries = []
-        for index, entry in enumerate(self._answers(split, predictions)):
-            example = split.examples[index]
-            entry = {
-                "index": index,
-                "text_a": example.context,
-                "text_b": example.start,
-                **entry,
-                "choices": example.choices,
-            }
-            entry |= {"label": example.label, "loss": -float(np.log(max(entry["probabilities"][example.label], 1e-45)))}
-            entries.append(entry)
+        for index, (example, answer) in enumerate(zip(split.examples, self._answers(split, predictions), strict=True)):
+            loss = -float(np.log(max(answer["probabilities"][example.label], 1e-45)))
+            texts = {"index": index, "text_a": example.context, "text_b": example.start}
+            entries.append(texts | answer | {"choices": example.choices, "label": example.label, "loss": loss})
         evaluation_file.write(folder, entries, prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
@@ -165,11 +158,11 @@ class ChoiceTask(Task):
         `test_predictions.jsonl` also contains the example's id (or its index, if it has no id), the index of the
         predicted choice, and the text of this choice. Indices start at 0."""
         tables, lines = [], []
-        for number, entry in enumerate(self._answers(split, predictions)):
-            example = split.examples[number]
-            named = {"id": example.id or str(number), "prediction": entry["prediction"]}
-            named |= {"choice": example.choices[entry["prediction"]], "probabilities": entry["probabilities"]}
-            tables.append("\t".join(map(repr, entry["probabilities"])) + "\n")
+        for number, (example, answer) in enumerate(zip(split.examples, self._answers(split, predictions), strict=True)):
+            best, probabilities = answer["prediction"], answer["probabilities"]
+            named = {"id": example.id or str(number), "prediction": best}
+            named |= {"choice": example.choices[best], "probabilities": probabilities}
+            tables.append("\t".join(map(repr, probabilities)) + "\n")
             lines.append(json.dumps(named, ensure_ascii=False) + "\n")
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.jsonl")]
         for path, text in zip(paths, (tables, lines), strict=True):

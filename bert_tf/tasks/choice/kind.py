@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from bert_tf.tasks.choice.choice_task import CHOICE, ChoiceTask, choice_task
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.registry import TaskKind
-from bert_tf.tasks.report_parts import Part, chosen, of_lines, short
+from bert_tf.tasks.report_parts import Part, of_lines, short, worst_choices
 
 
 def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
     del labels
-    return chosen(entries, ["right", "chosen"], lambda entry, name: short(entry["choices"][entry[name]]))
+    return worst_choices(entries, ["right", "chosen"], lambda entry, name: short(entry["choices"][entry[name]]))
 
 
 # Without the entry `architectures`, Hugging Face's code would treat the model as a regression model, because the

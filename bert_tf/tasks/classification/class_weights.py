@@ -22,8 +22,8 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
     `labels`: names of the C classes.
     `counts`: number of training examples of each class."""
     counts = np.asarray(counts, np.float64)
-    given = 1 / np.maximum(counts, 1) if text == BALANCED else _given(text, labels)
-    return tuple((given * counts.sum() / (given * counts).sum()).tolist())
+    weights = 1 / np.maximum(counts, 1) if text == BALANCED else _weights(text, labels)
+    return tuple((weights * counts.sum() / (weights * counts).sum()).tolist())
 
 
 def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_examples: int) -> tuple[float, ...]:
@@ -35,19 +35,19 @@ def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_e
     `counts`: number of training examples with each label.
     `num_examples`: number of training examples."""
     if text != BALANCED:
-        return tuple(_given(text, labels).tolist())
+        return tuple(_weights(text, labels).tolist())
     return tuple((num_examples - count) / count if 0 < count < num_examples else 1.0 for count in counts)
 
 
-def _given(text: str, labels: Sequence[str]) -> np.ndarray:
-    given = {label: _weight(label, weight) for label, weight in _parse(text).items()}
-    if unknown := [label for label in given if label not in (*labels, OTHER)]:
+def _weights(text: str, labels: Sequence[str]) -> np.ndarray:
+    weights = {label: _weight(label, weight) for label, weight in _parse(text).items()}
+    if unknown := [label for label in weights if label not in (*labels, OTHER)]:
         raise InputError(f"--class_weights: unknown label {unknown[0]!r}; the labels are {', '.join(labels)}")
-    missing = [label for label in labels if label not in given]
-    if missing and (OTHER not in given or OTHER in labels):
+    missing = [label for label in labels if label not in weights]
+    if missing and (OTHER not in weights or OTHER in labels):
         rest = "" if OTHER in labels else f", or add {OTHER}=1 for all other classes"
         raise InputError(f"--class_weights: no weight for {', '.join(missing)}; give a weight for every class{rest}")
-    return np.array([given[label] if label in given else given[OTHER] for label in labels])
+    return np.array([weights[label if label in weights else OTHER] for label in labels])
 
 
 def _weight(label: str, weight: object) -> float:

@@ -169,11 +169,11 @@ class ClassificationTask(Task):
         from all examples."""
         targets, groups = split.columns["label_ids"].numpy(), np.array([example.group for example in split.examples])
         main = (groups == "") | np.all(groups != "")
-        found = self.answers.scores(targets[main], predictions[main])
+        scores = self.answers.scores(targets[main], predictions[main])
         for group in filter(None, dict.fromkeys(groups.tolist())):
             part = self.answers.scores(targets[groups == group], predictions[groups == group])
-            found |= {f"{name}_{group}": value for name, value in part.items()}
-        return found
+            scores |= {f"{name}_{group}": value for name, value in part.items()}
+        return scores
 
     def baseline(self, split: Split) -> ConstantAnswer:
         answer, outputs = self.answers.constant(split.columns["label_ids"].numpy())
@@ -196,8 +196,12 @@ class ClassificationTask(Task):
         targets = split.columns["label_ids"].numpy()
         if np.all(np.isfinite(predictions)):
             lines = self.answers.lines(targets, predictions.astype(np.float64))
-            found = zip(split.example_ids.tolist(), split.examples, lines, strict=True)
-            entries = [_entry(index, example) | line for index, example, line in found if example.label is not None]
+            rows = zip(split.example_ids.tolist(), split.examples, lines, strict=True)
+            entries = [
+                {"index": index, **dict(zip(("text_a", "text_b"), example.texts, strict=False)), **line}
+                for index, example, line in rows
+                if example.label is not None
+            ]
             evaluation_file.write(folder, entries, prefix)
         self.answers.write(folder, targets, predictions, step)
 
@@ -251,11 +255,6 @@ def _warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[
     if unseen:
         logging.warning("no example of train has the label %s; %d examples of dev have such a label",
                         " or ".join(unseen), sum(dev[label] for label in unseen))  # fmt: skip
-
-
-def _entry(index: int, example: Example) -> dict[str, Any]:
-    texts = {"text_a": example.text_a} | ({} if example.text_b is None else {"text_b": example.text_b})
-    return {"index": index, **texts}
 
 
 def _cell(text: str) -> str:

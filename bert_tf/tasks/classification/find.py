@@ -32,15 +32,15 @@ def find_task(command: Command, texts: TextData | None = None) -> Classification
 
 def _with_task_name(command: Command) -> Command:
     """Adds the task name of the run in `--output_dir` to a command that lacks the name of its task."""
-    settings, known = command.settings, command.trained
+    settings, trained = command.settings, command.trained
     if settings.task_name.strip() or settings.tfds_name:
         return command
-    if not known:
+    if not trained:
         raise InputError(
             "--task_name is empty, and --output_dir holds no run that names a task; give --task_name (own for your own "
             "data)"
         )
-    name = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
+    name = OWN_DATA if trained.task_name == IN_MEMORY else trained.task_name
     return dataclasses.replace(command, settings=dataclasses.replace(settings, task_name=name))
 
 
@@ -56,12 +56,12 @@ def _main_task(command: Command) -> ClassificationTask:
     return dataclasses.replace(task, data=data, answers=answers, writes_texts=settings.predictions_with_texts)
 
 
-def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
+def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, trained: TaskDescription | None) -> None:
     """Refuses to evaluate a run that was trained on another task; any task may take over a model, whose name is ""."""
-    if known and not settings.do_train and known.task_name not in ("", task.name):
-        trained = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
+    if trained and not settings.do_train and trained.task_name not in ("", task.name):
+        name = OWN_DATA if trained.task_name == IN_MEMORY else trained.task_name
         raise InputError(
-            f"--task_name={settings.task_name}: {settings.output_dir} was trained with --task_name={trained}; leave "
+            f"--task_name={settings.task_name}: {settings.output_dir} was trained with --task_name={name}; leave "
             "the flag out"
         )
 
@@ -75,9 +75,9 @@ def _benchmark_task(settings: ClassifierSettings) -> ClassificationTask:
             "drop the flag, or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
         )
     tasks = glue.TASKS | glue.INFERENCE_TASKS
-    for known, task in tasks.items():
-        if _spelled(known) == name:
-            return benchmark_task(task, settings.data_dir)
+    for task_name, benchmark in tasks.items():
+        if _spelled(task_name) == name:
+            return benchmark_task(benchmark, settings.data_dir)
     if _spelled(xnli.NAME) == name:
         return xnli.xnli_task(settings.xnli_language, settings.data_dir)
     names = ", ".join((*tasks, xnli.NAME))

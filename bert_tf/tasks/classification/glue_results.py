@@ -51,14 +51,14 @@ def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
         if task in folders:
             raise InputError(f"{folder}: holds a run of {task}, as does {folders[task]}; give only one folder")
         folders[task] = folder
-    found = {}
+    scores = {}
     for column, (task, metric) in COLUMNS.items():
         if task not in folders or not (results := metrics_file.read_results(folders[task])):
             continue
         if f"eval_{metric}" not in results:
             raise InputError(f"{folders[task]}: its last evaluation has no {metric}; evaluate --task_name={task} again")
-        found[column] = results[f"eval_{metric}"]
-    return found
+        scores[column] = results[f"eval_{metric}"]
+    return scores
 
 
 def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> None:

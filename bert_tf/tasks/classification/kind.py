@@ -20,7 +20,7 @@ from bert_tf.tasks.classification.regression import Regression
 from bert_tf.tasks.classification.scores import SCORES
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.registry import TaskKind
-from bert_tf.tasks.report_parts import TEXTS, Confusions, Part, Table, chosen, of_lines, texts, worst
+from bert_tf.tasks.report_parts import TEXTS, Confusions, Part, Table, of_lines, texts, worst, worst_choices
 from bert_tf.text.packing import TRUNCATE
 
 
@@ -67,7 +67,7 @@ def _classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
     return [
         Confusions(truth, answers, labels),
         class_table(truth[:, None] == labels, answers[:, None] == labels, labels, is_exclusive=True),
-        *chosen(entries, ["true", "predicted"], lambda entry, name: entry[name]),
+        *worst_choices(entries, ["true", "predicted"], lambda entry, name: entry[name]),
     ]
 
 

@@ -128,8 +128,8 @@ class LabelSets(Answers):
     def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
         """See `Answers`. The answers are JSON lists of labels."""
         here = dataclasses.replace(self, run_folder=folder)
-        found = [json.dumps(names, ensure_ascii=False) for names in here.predicted(outputs)]
-        return ["labels", *(f"probability of {label}" for label in self.labels)], found, special.expit(outputs)
+        answers = [json.dumps(names, ensure_ascii=False) for names in here.predicted(outputs)]
+        return ["labels", *(f"probability of {label}" for label in self.labels)], answers, special.expit(outputs)
 
     @property
     def tuned(self) -> TunedFile:
@@ -157,10 +157,10 @@ class LabelSets(Answers):
 
 
 def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
-    found = np.array([float(values[label]) for label in labels], np.float32)
-    if not np.all((found >= 0) & (found <= 1)):
+    thresholds = np.array([float(values[label]) for label in labels], np.float32)
+    if not np.all((thresholds >= 0) & (thresholds <= 1)):
         raise ValueError("a threshold is not between 0 and 1")
-    return found
+    return thresholds
 
 
 def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
@@ -243,10 +243,7 @@ def _best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
         return _DEFAULT_THRESHOLD
     f1 = np.where(divides, f1, -1.0)
     best = np.flatnonzero(f1 >= f1.max() - 1e-12)
-    # If 0.5 is between the two neighbors of a candidate, choose 0.5 instead of the candidate.
-    clipped = [_toward_half(below[k], ranked[k], candidates[k]) for k in best]
-    return min(clipped, key=lambda value: abs(value - _DEFAULT_THRESHOLD))
-
-
-def _toward_half(low: float, high: float, middle: float) -> float:
-    return _DEFAULT_THRESHOLD if low <= _DEFAULT_THRESHOLD < high else float(middle)
+    # 0.5 is as good as a candidate if it is between the two neighbors of the candidate.
+    if any(below[k] <= _DEFAULT_THRESHOLD < ranked[k] for k in best):
+        return _DEFAULT_THRESHOLD
+    return min(candidates[best].tolist(), key=lambda value: abs(value - _DEFAULT_THRESHOLD))

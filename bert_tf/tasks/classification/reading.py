@@ -76,11 +76,11 @@ class LongTextRule:
         options = {"stride": self.window_stride, "truncation_side": truncation_side}
         a, b, examples = cut_windows(first, second, max_seq_length=max_seq_length, **options)
         counts = tf.math.bincount(tf.cast(examples, tf.int32), minlength=tf.cast(first.nrows(), tf.int32))
-        found = {name: tf.gather(column, examples) for name, column in rest.items()} | {"segment_a": a}
+        cut = {name: tf.gather(column, examples) for name, column in rest.items()} | {"segment_a": a}
         if b is not None:
-            found["segment_b"] = b
+            cut["segment_b"] = b
         weights = 1.0 / tf.cast(tf.gather(counts, examples), tf.float32)
-        return found | {"example_ids": examples, "row_shares": weights}
+        return cut | {"example_ids": examples, "row_shares": weights}
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
@@ -136,11 +136,11 @@ def _in_both_orders(columns: Columns) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     count = tf.cast(first.nrows(), tf.int32)
     examples = tf.repeat(tf.range(count), 2)
     orders = tf.tile([0, 1], [count])
-    found = {name: tf.gather(column, examples) for name, column in columns.items()}
+    rows = {name: tf.gather(column, examples) for name, column in columns.items()}
     for name, texts in (("segment_a", [first, second]), ("segment_b", [second, first])):
-        found[name] = tf.gather(tf.concat(texts, axis=0), examples + orders * count)
+        rows[name] = tf.gather(tf.concat(texts, axis=0), examples + orders * count)
     shares = tf.fill([2 * count], 0.5)
-    return found | {"example_ids": tf.cast(examples, tf.int64), "row_shares": shares, "order_ids": orders}
+    return rows | {"example_ids": tf.cast(examples, tf.int64), "row_shares": shares, "order_ids": orders}
 
 
 READ_AS_IN_THE_PAPER = LongTextRule()

@@ -37,6 +37,8 @@ EMBEDDINGS = "embeddings"
 INFO_NCE, CO_SENT = "infonce", "cosent"
 # Number of found documents that the report shows for a query.
 _SHOWN = 3
+# The scores that each Matryoshka size has.
+_OF_EACH_SIZE = ("spearman", "ndcg@10")
 
 
 class PoolingHead(keras.layers.Layer):
@@ -60,12 +62,12 @@ def embedding_task(command: Command, texts: TaskData | None = None) -> "Embeddin
     """Returns the task for the flags of `run_embeddings`.
     `texts`: data in memory; None if the flags name the data."""
     settings = command.settings
-    found = with_dev_share(texts or data.text_data(settings.data_dir, settings.data_paths), command)
+    task_data = with_dev_share(texts or data.text_data(settings.data_dir, settings.data_paths), command)
     files = VectorFiles.of_command(command)
-    loss = _loss_for(settings, data.form_of(found.load("train"))) if settings.do_train else settings.loss
+    loss = _loss_for(settings, data.form_of(task_data.load("train"))) if settings.do_train else settings.loss
     folder = stated_folder(command)
     length = sentence_transformers.longest_sentence(folder) if folder else None
-    return EmbeddingTask(found, files, loss or INFO_NCE, settings.scale, settings.both_directions, length)
+    return EmbeddingTask(task_data, files, loss or INFO_NCE, settings.scale, settings.both_directions, length)
 
 
 def _loss_for(settings: FineTuningSettings, form: str) -> str:
@@ -121,7 +123,7 @@ class EmbeddingTask(Task):
             )
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:
-        forms = {split: data.form_of(found) for split, found in examples.items()}
+        forms = {split: data.form_of(of_split) for split, of_split in examples.items()}
         if forms.get("dev") == TEXTS:
             raise InputError("single texts cannot be evaluated; give pairs, scored pairs or a collection as "
                              "--eval_data_path, instead of --dev_share")  # fmt: skip
@@ -191,12 +193,12 @@ class EmbeddingTask(Task):
         collection: the anchors are queries, and all other texts are documents."""
         if not np.all(np.isfinite(predictions)):
             return {"spearman" if _form(split) == SCORED else "ndcg@10": float("nan")}
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for size in sorted({predictions.shape[1], *self.files.sizes}, reverse=True):
             end = "" if size == predictions.shape[1] else f"_{size}"
-            scores = _scores(split, predictions[:, :size])
-            found |= {f"{name}{end}": value for name, value in scores.items() if not end or name in _OF_EACH_SIZE}
-        return found
+            of_size = _scores(split, predictions[:, :size])
+            scores |= {f"{name}{end}": value for name, value in of_size.items() if not end or name in _OF_EACH_SIZE}
+        return scores
 
     def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
@@ -219,10 +221,10 @@ class EmbeddingTask(Task):
             cosines = enumerate(_pair_cosines(split, predictions))
             lines = ["index\tcosine", *(f"{number}\t{cosine:.6f}" for number, cosine in cosines)]
         elif _form(split) == COLLECTION:
-            name, found = "test_predictions.trec", _Collection(split, predictions)
+            name, collection = "test_predictions.trec", _Collection(split, predictions)
             lines = [
-                f"{query.id.removeprefix('query ')} Q0 {found.documents[number].id} {rank} {cosine:.6f} bert_tf"
-                for query, ranking in zip(found.queries, found.rankings(shown=100), strict=True)
+                f"{query.id.removeprefix('query ')} Q0 {collection.documents[number].id} {rank} {cosine:.6f} bert_tf"
+                for query, ranking in zip(collection.queries, collection.rankings(shown=100), strict=True)
                 for rank, (number, cosine) in enumerate(zip(ranking.best, ranking.best_cosines, strict=True), 1)
             ]
         else:
@@ -230,10 +232,6 @@ class EmbeddingTask(Task):
         path = os.path.join(folder, name)
         storage.write_text(path, "".join(f"{line}\n" for line in lines))
         return [path]
-
-
-# The scores that each Matryoshka size has.
-_OF_EACH_SIZE = ("spearman", "ndcg@10")
 
 
 def _groups(examples: Sequence[Any]) -> tuple[list[tuple[str, ...]], np.ndarray, np.ndarray]:
@@ -259,8 +257,8 @@ class _Collection:
             self.queries, self.documents = examples[:count], examples[count:]
             place = {document.id: number for number, document in enumerate(self.documents)}
             gains = [query.relevant for query in self.queries]
-            self.relevant = [{place[id]: gain for id, gain in known.items() if id in place} for known in gains]
-            self.absent = [[gain for id, gain in known.items() if id not in place] for known in gains]
+            self.relevant = [{place[id]: gain for id, gain in of_query.items() if id in place} for of_query in gains]
+            self.absent = [[gain for id, gain in of_query.items() if id not in place] for of_query in gains]
             # As in BEIR: in some collections, the queries are documents, which would find themselves.
             names = (query.id.removeprefix("query ") for query in self.queries)
             self._left_out = {number: place[name] for number, name in enumerate(names) if name in place}
@@ -309,8 +307,8 @@ def _scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
         if np.ptp(cosines) == 0 or np.ptp(labels) == 0:
             return dict.fromkeys(of, 0.0)
         return {name: float(function(cosines, labels).statistic) for name, function in of.items()}
-    found = _Collection(split, vectors)
-    return retrieval.mean_scores(found.rankings(), found.relevant, found.absent)
+    collection = _Collection(split, vectors)
+    return retrieval.mean_scores(collection.rankings(), collection.relevant, collection.absent)
 
 
 def _entries(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
@@ -320,17 +318,17 @@ def _entries(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
             {"index": number, "text_a": one.texts[0], "text_b": one.texts[1], "label": one.label, "prediction": cosine}
             for number, (one, cosine) in enumerate(rows)
         ]
-    found, entries = _Collection(split, vectors), []
-    for number, ranking in enumerate(found.rankings()):
-        gains = found.relevant[number]
+    collection, entries = _Collection(split, vectors), []
+    for number, ranking in enumerate(collection.rankings()):
+        gains = collection.relevant[number]
         if not np.isfinite(ranking.ranks).any() or not len(ranking.best):
             continue  # the collection has no relevant document of the query
         best = max(zip(ranking.cosines.tolist(), gains, strict=True))
         wrong = [(cosine, place) for cosine, place in zip(ranking.best_cosines.tolist(), ranking.best, strict=True)
                  if place not in gains]  # fmt: skip
-        right, first = (short(found.documents[place].texts[0]) for place in (best[1], ranking.best[0]))
+        right, first = (short(collection.documents[place].texts[0]) for place in (best[1], ranking.best[0]))
         entries.append({
-            "index": number, "text_a": found.queries[number].texts[0], "label": right, "prediction": first,
+            "index": number, "text_a": collection.queries[number].texts[0], "label": right, "prediction": first,
             "cosine": best[0], "wrong_cosine": wrong[0][0] if wrong else None, "rank": int(ranking.ranks.min()),
             "ndcg@10": retrieval.query_scores(ranking, list(gains.values()))["ndcg@10"],
         })  # fmt: skip

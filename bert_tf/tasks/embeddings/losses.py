@@ -97,8 +97,8 @@ def matryoshka(loss_of, vectors: tf.Tensor, sizes: Sequence[int]) -> dict[str, t
     """Sums a loss over the first numbers of the vectors; the other values come from the whole vectors.
     `loss_of`: function that maps vectors to values by name.
     `sizes`: the sizes of the vectors, falling."""
-    found = [loss_of(vectors[:, :size]) for size in sizes]
-    return found[0] | {"loss": tf.add_n([values["loss"] for values in found])}
+    of_sizes = [loss_of(vectors[:, :size]) for size in sizes]
+    return of_sizes[0] | {"loss": tf.add_n([values["loss"] for values in of_sizes])}
 
 
 def _cosines(vectors: tf.Tensor) -> tf.Tensor:

@@ -91,11 +91,11 @@ def query_scores(ranking: Ranking, gains: Sequence[float], absent: Sequence[floa
     if not len(gains):
         return dict.fromkeys(METRICS, 0.0)
     in_order = np.sort(ranks)
-    found = ranks <= _CUTOFF
+    is_within = ranks <= _CUTOFF
     ideal = np.sort(gains)[::-1][:_CUTOFF]
     best = float((ideal / np.log2(1 + np.arange(1, len(ideal) + 1))).sum())
     scores = {
-        f"ndcg@{_CUTOFF}": float((gains[found] / np.log2(1 + ranks[found])).sum()) / best,
+        f"ndcg@{_CUTOFF}": float((gains[is_within] / np.log2(1 + ranks[is_within])).sum()) / best,
         f"mrr@{_CUTOFF}": 1 / float(in_order[0]) if in_order[0] <= _CUTOFF else 0.0,
         "map": float(np.mean(np.arange(1, len(ranks) + 1) / in_order)),
     }
@@ -109,5 +109,5 @@ def mean_scores(
     `relevant`: for each query, the gains of its relevant documents by their indices.
     `absent`: see `query_scores`."""
     queries = zip(rankings, relevant, absent, strict=True)
-    found = [query_scores(one, list(gains.values()), missing) for one, gains, missing in queries]
-    return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}
+    of_queries = [query_scores(one, list(gains.values()), missing) for one, gains, missing in queries]
+    return {name: float(np.mean([scores[name] for scores in of_queries])) for name in of_queries[0]}

@@ -37,15 +37,15 @@ def matched_logits(split: Split, taught: Split, outputs: np.ndarray, nowhere: fl
     `taught`: the teacher's rows of the same questions, M.
     `outputs`: the teacher's logits, float32 [M, S, 2].
     Returns float32 [T, 2], the tokens of one row after another."""
-    of_teacher, found = _windows(taught), []
+    of_teacher, matched = _windows(taught), []
     firsts = np.searchsorted(taught.example_ids, np.arange(len(split.examples) + 1))
     for example, own in zip(split.example_ids.tolist(), _windows(split), strict=True):
         rows = _teachers_of(own, of_teacher, range(firsts[example], firsts[example + 1]))
         values = np.full((own.end + 1, 2), nowhere, np.float32)
         if rows:
             _copy(values, own, outputs[rows], [of_teacher[row] for row in rows])
-        found.append(values)
-    return np.concatenate(found)
+        matched.append(values)
+    return np.concatenate(matched)
 
 
 def _windows(split: Split) -> list[_Window]:
@@ -72,11 +72,11 @@ def _common(own: _Window, other: _Window) -> int:
 
 def _copy(values: np.ndarray, own: _Window, logits: np.ndarray, others: Sequence[_Window]) -> None:
     for side, name in enumerate(("starts", "ends")):
-        known = np.concatenate([getattr(other, name) for other in others])
-        found = np.concatenate([logits[row, w.begin : w.end, side] for row, w in enumerate(others)])
-        characters, places = np.unique(known, return_inverse=True)
+        of_tokens = np.concatenate([getattr(other, name) for other in others])
+        scores = np.concatenate([logits[row, w.begin : w.end, side] for row, w in enumerate(others)])
+        characters, places = np.unique(of_tokens, return_inverse=True)
         best = np.full(len(characters), -np.inf, np.float32)
-        np.maximum.at(best, places, found)
+        np.maximum.at(best, places, scores)
         _, here, there = np.intersect1d(getattr(own, name), characters, return_indices=True)
         values[own.begin + here, side] = best[there]
         is_outside = (characters < own.starts[0]) | (characters > own.ends[-1])

@@ -100,8 +100,8 @@ class SquadSettings(FineTuningSettings):
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
         """The files that the flags name, by split; the training data may consist of several files."""
-        found = super().data_paths
-        return found | {"train": items(self.train_file)} if self.train_file else found
+        paths = super().data_paths
+        return paths | {"train": items(self.train_file)} if self.train_file else paths
 
     @property
     def ensemble_members(self) -> tuple[str, ...]:

@@ -149,9 +149,9 @@ def decode(
         for number, question in enumerate(questions[begin:end]):
             own = slice(ends[number], ends[number + 1])
             columns_of_spans = spans.starts[own], spans.ends[own], *spans.logits[own].T
-            found = zip(*(column.tolist() for column in columns_of_spans), strict=True)
+            of_question = zip(*(column.tolist() for column in columns_of_spans), strict=True)
             nulls = logits[bounds[begin + number] : bounds[begin + number + 1], 0].astype(np.float64)  # [W, 2]
-            answers.append(_answers(found, nulls, question, tokens, tokenizer, decoding))
+            answers.append(_answers(of_question, nulls, question, tokens, tokenizer, decoding))
     return answers
 
 
@@ -195,13 +195,13 @@ def _best(
     tokenizer: BertTokenizer,
     decoding: Decoding,
 ) -> list[Candidate]:
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     seen: set[str] = set()
     for span in spans:
-        if len(found) >= decoding.n_best_size:
+        if len(candidates) >= decoding.n_best_size:
             break
         if isinstance(span, Candidate):
-            found.append(span)
+            candidates.append(span)
             seen.add("")
             continue
         first, last, start_logit, end_logit = span
@@ -211,9 +211,9 @@ def _best(
         else:
             offsets, text = None, _aligned(question.context, tokens, first, last, tokenizer, decoding.verbose)
         if text not in seen:
-            found.append(Candidate(text, start_logit, end_logit, offsets))
+            candidates.append(Candidate(text, start_logit, end_logit, offsets))
             seen.add(text)
-    return found
+    return candidates
 
 
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:

@@ -38,14 +38,14 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
     - `NoAns_f1`, `NoAns_exact_match`: the metrics of the questions without an answer; only for SQuAD 2.0. Absent if
       there are no such questions."""
     exact, f1 = question_scores(questions, texts, has_unanswerable)
-    found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
+    means = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
     if has_unanswerable:
         is_answered = np.array([bool(question.answers) for question in questions])
         for name, chosen in (("HasAns", is_answered), ("NoAns", ~is_answered)):
             if chosen.any():
-                found[f"{name}_f1"] = float(f1[chosen].mean())
-                found[f"{name}_exact_match"] = float(exact[chosen].mean())
-    return found
+                means[f"{name}_f1"] = float(f1[chosen].mean())
+                means[f"{name}_exact_match"] = float(exact[chosen].mean())
+    return means
 
 
 def question_scores(
@@ -54,17 +54,17 @@ def question_scores(
     """Returns the exact match and the F1 of each question, float64 [N] each; for the arguments, see `scores`."""
     from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
-    found = []
+    scores_of = []
     for question, text in zip(questions, texts, strict=True):
         answers = [{"text": answer.text} for answer in question.answers or ()]
         data = [{"paragraphs": [{"qas": [{"id": question.id, "answers": answers}]}]}]
         if has_unanswerable:
             result = squad_evaluate_v2_0.evaluate(data, {question.id: text})
-            found.append((result["exact"] / 100, result["f1"] / 100))
+            scores_of.append((result["exact"] / 100, result["f1"] / 100))
         else:
             result = squad_evaluate_v1_1.evaluate(data, {question.id: text})
-            found.append((result["exact_match"], result["final_f1"]))
-    exact, f1 = np.array(found, np.float64).reshape(-1, 2).T
+            scores_of.append((result["exact_match"], result["final_f1"]))
+    exact, f1 = np.array(scores_of, np.float64).reshape(-1, 2).T
     return exact, f1
 
 
@@ -75,8 +75,8 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[SpanAnswers]
     Two more candidates are below and above all odds.
     `questions`: N questions with their answers.
     `answers`: the N decoded answers."""
-    odds = np.array([found.null_odds for found in answers])
-    _, answered = question_scores(questions, [found.best_text for found in answers], has_unanswerable=True)
+    odds = np.array([each.null_odds for each in answers])
+    _, answered = question_scores(questions, [each.best_text for each in answers], has_unanswerable=True)
     # "" also matches a right answer that the metric's normalization reduces to "", such as the answer "the".
     _, unanswered = question_scores(questions, [""] * len(questions), has_unanswerable=True)
     order = np.argsort(odds, kind="stable")
@@ -104,11 +104,11 @@ def write_predictions(
     the candidates. If questions may have no answer, `null_odds.json` contains `SpanAnswers.null_odds`."""
     named = list(zip((question.id for question in questions), answers, strict=True))
     files = {
-        PREDICTIONS_NAME: {id_: found.text(threshold) for id_, found in named},
-        NBEST_NAME: {id_: _entries(found) for id_, found in named},
+        PREDICTIONS_NAME: {id_: each.text(threshold) for id_, each in named},
+        NBEST_NAME: {id_: _entries(each) for id_, each in named},
     }
-    if any(found.null_odds is not None for found in answers):
-        files[NULL_ODDS_NAME] = {id_: found.null_odds for id_, found in named}
+    if any(each.null_odds is not None for each in answers):
+        files[NULL_ODDS_NAME] = {id_: each.null_odds for id_, each in named}
     for name, content in files.items():
         storage.write_text(os.path.join(folder, name), json.dumps(content, indent=4) + "\n")
     return [os.path.join(folder, name) for name in files]
@@ -134,13 +134,13 @@ def write_answers(
       answer is not a candidate.
     - `exact_match`, `f1`: the metrics of this question.
     - `null_odds`: `SpanAnswers.null_odds`; only for SQuAD 2.0."""
-    if not all(math.isfinite(found.candidates[0].score) for found in answers):
+    if not all(math.isfinite(each.candidates[0].score) for each in answers):
         return
-    texts = [found.text(threshold) for found in answers]
+    texts = [each.text(threshold) for each in answers]
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     entries = []
-    for index, (question, found, text) in enumerate(zip(questions, answers, texts, strict=True)):
-        shares = zip(found.candidates, found.probabilities, strict=True)
+    for index, (question, each, text) in enumerate(zip(questions, answers, texts, strict=True)):
+        shares = zip(each.candidates, each.probabilities, strict=True)
         right = question.answers or ()
         entry = {
             "index": index,
@@ -153,7 +153,7 @@ def write_answers(
             "exact_match": exact[index],
             "f1": f1[index],
         }
-        entries.append(entry | ({} if found.null_odds is None else {"null_odds": found.null_odds}))
+        entries.append(entry | ({} if each.null_odds is None else {"null_odds": each.null_odds}))
     evaluation_file.write(folder, entries, prefix)
 
 

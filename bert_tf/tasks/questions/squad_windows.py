@@ -95,7 +95,7 @@ def encode_questions(
     contexts = {question.context: None for question in questions}
     contexts = dict(zip(contexts, tokens_of(list(contexts), tokenizer), strict=True))
     asked = _ids([question.text for question in questions], tokenizer)
-    answers = _ids([_first_answer(question) for question in questions], tokenizer)
+    answers = _ids([question.answers[0].text if question.answers else "" for question in questions], tokenizer)
     if cut := sum(len(ids) > max_query_length for ids in asked):
         logging.warning("%d of %d questions have more than --max_query_length=%d tokens and are truncated",
                         cut, len(questions), max_query_length)  # fmt: skip
@@ -149,16 +149,12 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
 def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
     """Tokenizes texts, and finds the range of each token's characters in the text."""
     encode = tf.function(tokenizer.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
-    found = []
+    tokens = []
     for begin in range(0, len(texts), _TEXTS_PER_CALL):
         part = texts[begin : begin + _TEXTS_PER_CALL]
         columns = encode(tf.constant([text.encode() for text in part]))
-        found += map(Tokens, *map(_by_row, columns))
-    return found
-
-
-def _first_answer(question: Question) -> str:
-    return question.answers[0].text if question.answers else ""
+        tokens += map(Tokens, *map(_by_row, columns))
+    return tokens
 
 
 def _ids(texts: Sequence[str], tokenizer: BertTokenizer) -> list[np.ndarray]:

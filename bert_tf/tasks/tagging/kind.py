@@ -18,9 +18,9 @@ from bert_tf.tasks.tagging.tagging_task import TAGGING, TaggingTask
 
 def _task_of(described: TaskDescription, folder: str) -> TaggingTask:
     del folder
-    given = described.parameters
-    features = given.get("features", ""), given.get("lstm_size", 0)
-    return TaggingTask(tuple(described.labels), given["tag_scheme"], given.get("document_context", False), *features)
+    parameters = described.parameters
+    optional = {name: parameters[name] for name in ("document_context", "features", "lstm_size") if name in parameters}
+    return TaggingTask(tuple(described.labels), parameters["tag_scheme"], **optional)
 
 
 def _check_format(format: str, source: str, described: TaskDescription) -> None:
@@ -39,13 +39,13 @@ def _report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
         return []
     sentences, answers = (conll_files.read_sentences(path, conll_files.WordColumns(0, column)) for column in (1, 2))
     true, predicted = ([sentence.tags for sentence in each] for each in (sentences, answers))
-    found = entity_scores.compare(true, predicted)
+    comparison = entity_scores.compare(true, predicted)
     rows = [
         [type_ or entity_scores.NO_TYPE, *(f"{value:.3f}" for value in (counts.precision, counts.recall, counts.f1)),
          *(f"{count:,}" for count in (counts.true, counts.predicted, counts.right))]
-        for type_, counts in [*found.types.items(), ("all", found.total)]
+        for type_, counts in [*comparison.types.items(), ("all", comparison.total)]
     ]  # fmt: skip
-    note = f"{found.words:,} words; an entity is right if its type and its words are right."
+    note = f"{comparison.words:,} words; an entity is right if its type and its words are right."
     head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
     errors = _wrong_sentences([sentence.words for sentence in sentences], true, predicted)
     return [Table("Entities", head, rows, note), errors]
@@ -58,10 +58,9 @@ def _wrong_sentences(
     entities, shorter sentences come first."""
     wrong = []
     for sentence, *tags in zip(words, true, predicted, strict=True):
-        known, found = map(tag_schemes.entities, tags)
-        missed, added = (
-            [one for one in these if one not in those] for these, those in ((known, found), (found, known))
-        )
+        right, answered = map(tag_schemes.entities, tags)
+        missed = [entity for entity in right if entity not in answered]
+        added = [entity for entity in answered if entity not in right]
         if missed or added:
             wrong.append((len(missed) + len(added), sentence, missed, added))
     wrong.sort(key=lambda error: (-error[0], len(error[1])))

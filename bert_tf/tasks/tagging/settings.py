@@ -77,10 +77,10 @@ class NerSettings(FineTuningSettings):
         self._require_data("data_dir")
         if self.feature_layers not in ("", "fine_tuning"):
             names = ("frozen_layers", *TRAINS_ENCODER)
-            given = [f"--{name}" for name in names if getattr(self, name) != getattr(ProtocolSettings, name)]
+            contrary = [f"--{name}" for name in names if getattr(self, name) != getattr(ProtocolSettings, name)]
             require(
-                not given,
-                f"--feature_layers={self.feature_layers} does not train the encoder; drop {' and '.join(given)}",
+                not contrary,
+                f"--feature_layers={self.feature_layers} does not train the encoder; drop {' and '.join(contrary)}",
             )
             require(
                 not self.bilstm_head,

@@ -51,17 +51,17 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     be invalid. After B or I, an entity continues if the next tag has the entity's type and the prefix I or E.
     Otherwise, the entity ends. Each tag that does not continue an entity begins a new entity, unless the tag is O. For
     example, an I after an O begins a new entity."""
-    found, start = [], None
+    complete, start = [], None
     before, type_before = OUTSIDE, ""
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, type_ = split_tag(tag)
         continues = prefix in ("I", "E") and before in ("B", "I") and type_ == type_before
         if not continues:
             if start is not None:
-                found.append(Entity(type_before, start, index))
+                complete.append(Entity(type_before, start, index))
             start = None if prefix == OUTSIDE else index
         before, type_before = prefix, type_
-    return found
+    return complete
 
 
 def write_tags(entities: Sequence[Entity], length: int, scheme: str) -> list[str]:

@@ -64,14 +64,14 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     following = tf.where(tf.gather(fits, owner), end, tf.minimum(tf.maximum(half, word + 1), end))
     following = tf.concat([following, [0]], 0)  # an empty last sentence begins after the last word
 
-    def step(number, at, found):
-        return number + 1, tf.where(at < ends, tf.gather(following, at), at), found.write(number, at)
+    def step(number, at, begins):
+        return number + 1, tf.where(at < ends, tf.gather(following, at), at), begins.write(number, at)
 
-    found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None])
-    start = (0, sentences[:-1], found)
-    *_, found = tf.while_loop(lambda number, at, found: tf.reduce_any(at < ends), step, start)
+    begins = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None])
+    start = (0, sentences[:-1], begins)
+    *_, begins = tf.while_loop(lambda number, at, begins: tf.reduce_any(at < ends), step, start)
     # A sentence that is completely cut stays at its end until all other sentences are cut.
-    first = tf.transpose(tf.cond(found.size() > 0, found.stack, lambda: tf.zeros([0, tf.size(ends)], tf.int64)))
+    first = tf.transpose(tf.cond(begins.size() > 0, begins.stack, lambda: tf.zeros([0, tf.size(ends)], tf.int64)))
     sentence = tf.where(first < ends[:, tf.newaxis])[:, 0]
     first = tf.boolean_mask(first, first < ends[:, tf.newaxis])
     return first, tf.gather(following, first), sentence
