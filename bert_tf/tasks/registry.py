@@ -30,10 +30,6 @@ FOLDERS = [
 ]
 
 
-def _accept(format: str, source: str, described: TaskDescription) -> None:
-    """Accepts every model."""
-
-
 @dataclasses.dataclass(frozen=True)
 class TaskKind:
     """A kind of task."""
@@ -50,7 +46,7 @@ class TaskKind:
     # function that raises InputError if a checkpoint format cannot store a model, and warns if the library that uses
     # the format would read texts differently. Its arguments are the value of `--format`, the checkpoint's path and the
     # description.
-    check_format: Callable[[str, str, TaskDescription], None] = _accept
+    check_format: Callable[[str, str, TaskDescription], None] = lambda format, source, described: None
     # the file with the thresholds that an evaluation tunes; None if the kind has no thresholds
     tuned: TunedFile | None = None
     hidden_scores: tuple[str, ...] = ()  # names of scores that the report omits because they do not measure quality

@@ -160,15 +160,14 @@ class SquadTask(Task):
         return scores | {"null_threshold": threshold} if self.decoding.has_unanswerable else scores
 
     def _threshold(self, split: Split, answers: Sequence[Any]) -> float:
-        if not self.decoding.has_unanswerable:
-            return 0.0
-        if self.tune_null_threshold:
+        if self.tune_null_threshold and self.decoding.has_unanswerable:
             return squad_results.best_threshold(split.examples, answers)
         return self._chosen_threshold(self.run_folder)
 
     def _chosen_threshold(self, folder: str) -> float:
-        threshold = self.null_threshold
-        return squad_results.NULL_THRESHOLD.read(folder) if threshold is None else threshold
+        if not self.decoding.has_unanswerable:
+            return 0.0
+        return squad_results.NULL_THRESHOLD.read(folder) if self.null_threshold is None else self.null_threshold
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
         """See `Task`. A question without an answer counts as labeled only in SQuAD 2.0."""
@@ -214,8 +213,7 @@ class SquadTask(Task):
             squad_results.NULL_THRESHOLD.read(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        threshold = self._chosen_threshold(folder) if self.decoding.has_unanswerable else 0.0
-        return squad_results.write_predictions(folder, split.examples, predictions, threshold)
+        return squad_results.write_predictions(folder, split.examples, predictions, self._chosen_threshold(folder))
 
 
 def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
