@@ -9,7 +9,7 @@ import os
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig, read_json_if_exists
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
@@ -24,7 +24,7 @@ CONVERSION_NAME = "conversion.json"
 _OVERRIDE = "or give --ignore_checkpoint_tokenizer to skip this check"
 
 
-def stated_rules(contents: Contents, strict: bool = True) -> TokenizerRules | None:
+def stated_rules(contents: OpenCheckpoint, strict: bool = True) -> TokenizerRules | None:
     """Returns the rules of a checkpoint's tokenizer; None if its folder has no vocabulary."""
     return tokenizer_files.read(contents.vocab_file, strict=strict) if contents.vocab_file else None
 
@@ -37,7 +37,7 @@ def known_rules(settings) -> TokenizerRules | None:
     return stated_rules(checkpoints.open_checkpoint(starts_from), strict=False) if starts_from else None
 
 
-def resolve(settings, contents: Contents, default_vocab_file: str = "") -> TokenizerRules:
+def resolve(settings, contents: OpenCheckpoint, default_vocab_file: str = "") -> TokenizerRules:
     """Finds the rules for a script that uses a checkpoint: from the script's flags, else from the checkpoint's files.
     `settings`: settings with `vocab_file`, `do_lower_case`, `strip_accents` and `ignore_checkpoint_tokenizer`.
     `default_vocab_file`: the vocabulary if the flag does not give it; "" for the checkpoint's."""
@@ -123,7 +123,7 @@ def _check_vocabulary(known: TokenizerRules, rules: TokenizerRules, source: str,
         )  # fmt: skip
 
 
-def check_data(contents: Contents, vocabulary: DataVocabulary | None, rules: TokenizerRules | None) -> None:
+def check_data(contents: OpenCheckpoint, vocabulary: DataVocabulary | None, rules: TokenizerRules | None) -> None:
     """Refuses pre-training data that was made with another tokenizer than a checkpoint's.
     `vocabulary`: the vocabulary in the data's manifest; None if absent.
     `rules`: the data's rules; None if the vocabulary's file was not found."""

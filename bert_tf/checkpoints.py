@@ -24,7 +24,7 @@ from bert_tf.checkpoint_formats import (
     tf1,
     tf_models,
 )
-from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, with_trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core import hub
@@ -41,7 +41,7 @@ VOCABULARY_NAME = tokenizer_files.VOCABULARY
 _FILES = {"bert_config_file": CONFIG_NAME, "vocab_file": VOCABULARY_NAME}
 
 
-def open_checkpoint(path: str, config_file: str = "") -> Contents:
+def open_checkpoint(path: str, config_file: str = "") -> OpenCheckpoint:
     """Opens a checkpoint without reading its tensors, and detects its format.
 
     Args:
@@ -58,7 +58,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         return _open(os.fspath(path), os.fspath(config_file))
 
 
-def _open(path: str, config_file: str) -> Contents:
+def _open(path: str, config_file: str) -> OpenCheckpoint:
     if pair.SEPARATOR in path:
         paths = path.split(pair.SEPARATOR)
         files = [*(config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ()), *[""] * len(paths)]
@@ -67,7 +67,7 @@ def _open(path: str, config_file: str) -> Contents:
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
     saved_model = saved_models.folder_of(found.path)
     folder = _folder_of_saved_model(saved_model) if saved_model else found.folder
-    first = model_config.HUGGING_FACE_NAME if found.is_hugging_face else model_config.ORIGINAL_NAME
+    first = model_config.HUGGING_FACE_NAME if found.is_foreign_file else model_config.ORIGINAL_NAME
     found_file = config_file or model_config.find(folder, first)
     config, entries = None, {}
     if config_file or tf.io.gfile.exists(found_file):
@@ -79,7 +79,7 @@ def _open(path: str, config_file: str) -> Contents:
     }
     if found.path.endswith(keras_hub.SUFFIX):
         return keras_hub.read(found.path, **files)
-    if found.is_hugging_face:
+    if found.is_foreign_file:
         if config and config.directionality == "ltr":
             logging.warning(
                 "%s: the checkpoint's pooler reads [CLS], but bert_tf's left-to-right models pool the last token",
@@ -143,7 +143,7 @@ def initialize(
     model: tf.Module,
     path: str,
     reinitialize_head: bool = False,
-    adapt: Callable[[Contents], Contents] | None = None,
+    adapt: Callable[[OpenCheckpoint], OpenCheckpoint] | None = None,
     transfer_layers: int | None = None,
     new_tokens: Sequence[int] = (),
 ) -> str:
@@ -193,7 +193,7 @@ def check_initial(
     with_heads: bool = False,
     head_shapes: Mapping[str, tuple[int, ...]] = {},
     transfer_layers: int | None = None,
-) -> Contents:
+) -> OpenCheckpoint:
     """Checks, before any long work, that a checkpoint can initialize a model.
 
     Args:

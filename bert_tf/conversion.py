@@ -20,7 +20,7 @@ from bert_tf.checkpoint_formats import (
     tf_models,
     vocabulary_growth,
 )
-from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, with_trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
@@ -55,7 +55,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     logging.info("wrote %s (%s)", settings.output, settings.format)
 
 
-def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
+def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
     """Returns the converted checkpoint, and whether it lacks the pooler."""
     storage.check_new_folder(settings.output, "output")
     path = _checkpoint(settings)
@@ -165,7 +165,7 @@ def _write_errors(output: str) -> Iterator[None]:
 
 
 def _write_tokenizer(
-    folder: str, format: str, contents: Contents, rules: TokenizerRules | None, trained_length: int | None
+    folder: str, format: str, contents: OpenCheckpoint, rules: TokenizerRules | None, trained_length: int | None
 ) -> None:
     if not rules:
         if format in _OF_TRANSFORMERS:
@@ -179,13 +179,13 @@ def _write_tokenizer(
     tokenizer_files.write(folder, rules, length, known)
 
 
-def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
+def _write_task(folder: str, contents: OpenCheckpoint, task: TaskDescription) -> None:
     description.write(folder, task)
     if tuned := registry.of_task(task, contents.folder).tuned:
         tuned.copy(contents.source, folder, task.labels)
 
 
-def _taken_over(contents: Contents, settings: ConversionSettings, entries: dict) -> TaskDescription | None:
+def _taken_over(contents: OpenCheckpoint, settings: ConversionSettings, entries: dict) -> TaskDescription | None:
     """Returns the description of another project's task; None without a task, or if files and flags do not suffice."""
     entries = entries | hugging_face.read_entries(contents)
     given = {"has_pairs": settings.has_pairs, "version_2_with_negative": settings.version_2_with_negative or None}
@@ -211,7 +211,7 @@ def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
         (tf1 if format == "tf1" else native).write(folder, tensors)
 
 
-def _entries_of(contents: Contents, rules: TokenizerRules | None, task: TaskDescription | None) -> dict:
+def _entries_of(contents: OpenCheckpoint, rules: TokenizerRules | None, task: TaskDescription | None) -> dict:
     """Returns the entries of Hugging Face's `config.json` for the labels, the type of problem and the id of [PAD]."""
     folder = contents.folder
     entries = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
@@ -221,7 +221,7 @@ def _entries_of(contents: Contents, rules: TokenizerRules | None, task: TaskDesc
     return entries | ({"pad_token_id": rules.id_of(PAD)} if rules else {})
 
 
-def _check_format(format: str, contents: Contents, config: BertConfig, task: TaskDescription | None) -> None:
+def _check_format(format: str, contents: OpenCheckpoint, config: BertConfig, task: TaskDescription | None) -> None:
     """Refuses a model if the format's original code would compute other outputs; warns about smaller differences."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
@@ -249,7 +249,7 @@ def _check_format(format: str, contents: Contents, config: BertConfig, task: Tas
                         "gelu uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
-def _check_kind(format: str, contents: Contents, task: TaskDescription) -> None:
+def _check_kind(format: str, contents: OpenCheckpoint, task: TaskDescription) -> None:
     """Refuses a task for which the format's original code always gives other answers; warns if some answers differ."""
     kind = registry.of_task(task, contents.folder)
     kind.check_format(format, contents.source, task)
@@ -260,7 +260,7 @@ def _check_kind(format: str, contents: Contents, task: TaskDescription) -> None:
         )  # fmt: skip
 
 
-def _check_vocabulary(contents: Contents, rules: TokenizerRules | None, written: TokenizerRules | None) -> None:
+def _check_vocabulary(contents: OpenCheckpoint, rules: TokenizerRules | None, written: TokenizerRules | None) -> None:
     rows = contents.require_config().vocab_size
     if not rules:
         if written:

@@ -48,7 +48,7 @@ class StoredTensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Contents:
+class OpenCheckpoint:
     """An open checkpoint. The values of its tensors are read later."""
 
     source: str  # prefix or file of the checkpoint. Messages name the checkpoint by this value.
@@ -85,13 +85,13 @@ class Contents:
         name = stored.name if stored else self.expected_name(path)
         return path if name in ("", path) else f"{path} ({name})"
 
-    def without_task_heads(self) -> "Contents":
+    def without_task_heads(self) -> "OpenCheckpoint":
         """Returns the contents without the heads that fine-tuning trained."""
         kept = {path: s for path, s in self.tensors.items() if names.component_of(path) not in names.TASK_HEADS}
         dropped = [self.describe(path) for path in self.tensors if path not in kept]
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
-    def with_lowest_layers(self, layers: int) -> "Contents":
+    def with_lowest_layers(self, layers: int) -> "OpenCheckpoint":
         """Returns the contents without the layers above the lowest ones."""
         kept = {path: s for path, s in self.tensors.items() if (names.layer_of(path) or 0) < layers}
         return dataclasses.replace(self, tensors=kept)
@@ -102,7 +102,7 @@ class Contents:
             path.startswith(names.BILSTM) for path in self.own_heads
         )
 
-    def with_own_heads(self, model_paths: Iterable[str]) -> "Contents":
+    def with_own_heads(self, model_paths: Iterable[str]) -> "OpenCheckpoint":
         """Returns the contents with `own_heads` among the tensors. A head with a BiLSTM is left out if the model with
         these variables has no BiLSTM."""
         if self.has_bilstm_unlike(model_paths):
@@ -110,7 +110,7 @@ class Contents:
         left_over = tuple(name for name in self.left_over if not name.endswith(tuple(self.own_heads)))
         return dataclasses.replace(self, tensors={**self.tensors, **self.own_heads}, left_over=left_over)
 
-    def with_outputs(self, order: Sequence[int]) -> "Contents":
+    def with_outputs(self, order: Sequence[int]) -> "OpenCheckpoint":
         """Returns the contents with the outputs of task heads in a different order; see `StoredTensor.reordered`."""
         outputs = {
             path: stored.reordered(order) for path, stored in self.tensors.items()
@@ -119,7 +119,7 @@ class Contents:
         }  # fmt: skip
         return dataclasses.replace(self, tensors={**self.tensors, **outputs})
 
-    def with_rescaled_output(self, factor: float, shift: float) -> "Contents":
+    def with_rescaled_output(self, factor: float, shift: float) -> "OpenCheckpoint":
         """Returns the contents with the output s of a head, if there is one, replaced by `factor` * s + `shift`."""
         if (factor, shift) == (1.0, 0.0) or "head/dense/kernel" not in self.tensors:
             return self
@@ -282,7 +282,7 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
     return value
 
 
-def with_trained_pooler(contents: Contents) -> Contents:
+def with_trained_pooler(contents: OpenCheckpoint) -> OpenCheckpoint:
     """Returns the contents with the pooler that was trained with the checkpoint's head. Some heads of
     tf-models-official have their own pooler. In such checkpoints, the encoder's pooler is untrained."""
     head_pooler = {path: s for path, s in contents.tensors.items() if path.startswith(HEAD_POOLERS)}

@@ -9,7 +9,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.checkpoint_formats import hugging_face_tf, names
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor, refuse_strangers
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, read_tensor, refuse_strangers
 from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
 from bert_tf.checkpoint_formats.model_config import read as read_config
 from bert_tf.config import BertConfig
@@ -46,11 +46,11 @@ def safetensors():
     return safetensors
 
 
-def read(path: str, config_entries: dict, **files) -> Contents:
+def read(path: str, config_entries: dict, **files) -> OpenCheckpoint:
     """Opens a checkpoint.
     `path`: `model.safetensors`, the index of a sharded model, or `tf_model.h5`.
     `config_entries`: entries of `config.json`; {} if there is none.
-    `**files`: `config`, `config_file` and `vocab_file` of `Contents`."""
+    `**files`: `config`, `config_file` and `vocab_file` of `OpenCheckpoint`."""
     stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
     if len(words) != 1:
@@ -74,7 +74,7 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     tensors = with_taggers_head(tensors, config_entries)
     others = [s for s in in_our_spelling if s not in paths and s not in _BUFFERS and s not in _TIED]
     refuse_strangers(path, [in_our_spelling[spelled] for spelled in others if spelled.startswith(_SCOPE)])
-    return Contents(
+    return OpenCheckpoint(
         source=path,
         format="hugging_face",
         tensors=tensors,
@@ -251,13 +251,13 @@ def label_entries(labels: Sequence[str]) -> dict:
     }
 
 
-def read_entries(source: Contents) -> dict:
+def read_entries(source: OpenCheckpoint) -> dict:
     """Returns the entries of `config.json`; {} for other formats."""
     is_theirs = source.format in ("hugging_face", "saved_model") and source.config
     return read_config(source.config_file)[1] if is_theirs else {}
 
 
-def read_task_entries(source: Contents) -> dict:
+def read_task_entries(source: OpenCheckpoint) -> dict:
     """Returns the entries of `config.json` for the labels, the problem type and [PAD]'s id; {} for other formats."""
     entries = read_entries(source)
     labels = {key: entries[key] for key in ("id2label", "label2id") if isinstance(entries.get(key), dict)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from absl import logging
 
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_head_axis
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.hugging_face_tf import open_h5
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -58,10 +58,10 @@ def config_of(entries: Mapping, path: str) -> BertConfig | None:
     return BertConfig(**{ours: values[theirs] for theirs, ours in _CONFIG.items()}, **rates)
 
 
-def read(path: str, **files) -> Contents:
+def read(path: str, **files) -> OpenCheckpoint:
     """Opens weights of a preset, with the head beside them, or of a whole task.
     `path`: `model.weights.h5`, or a file that `save_weights` of a task wrote.
-    `**files`: `config`, `config_file` and `vocab_file` of `Contents`."""
+    `**files`: `config`, `config_file` and `vocab_file` of `OpenCheckpoint`."""
     stored = open_h5(path)
     backbone = {name.removeprefix(_WHOLE): tensor for name, tensor in stored.items() if name.startswith(_WHOLE)}
     head = {name: tensor for name, tensor in stored.items() if not name.startswith(_WHOLE)}
@@ -78,7 +78,7 @@ def read(path: str, **files) -> Contents:
         )  # fmt: skip
     names = {tensor.name for tensor in found.values()}
     others = [name for name in (*backbone, *head) if name not in names and not name.startswith("optimizer/")]
-    return Contents(
+    return OpenCheckpoint(
         path, "keras_hub", found, expected_name=lambda ours: ours, left_over=tuple(others),
         optimizer_tensors=len(backbone) + len(head) - len(names) - len(others), **files,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, TensorBundle
 from bert_tf.config import PAIR
 from bert_tf.core.errors import InputError
@@ -17,7 +17,7 @@ _STEP = "global_step"
 _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
-def read(bundle: TensorBundle, **files) -> Contents | None:
+def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
     """Opens a checkpoint; returns None for other formats. The arguments and errors are the same as for `tf1.read`."""
     graph = bundle.graph()
     # The encoder need not have a pooler, since converted checkpoints of other projects may lack a pooler.
@@ -44,7 +44,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         if name not in keys.values() and not name.startswith(_COUNTERS) and name != _STEP + VALUE
     ]  # fmt: skip
     of_optimizer = tensor_bundle.of_optimizer(others)
-    return Contents(
+    return OpenCheckpoint(
         source=bundle.prefix,
         format="bert_tf",
         tensors=tensors,

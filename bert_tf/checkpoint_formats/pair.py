@@ -6,7 +6,7 @@ Paper: section 5.1 (the last paragraph) and Figure 3; M. Peters et al., "Deep co
 
 import dataclasses
 
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.text import tokenizer_files, tokenizer_rules
@@ -31,7 +31,7 @@ def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
     return BertConfig.joined(configs[first])
 
 
-def join(contents: dict[str, Contents]) -> Contents:
+def join(contents: dict[str, OpenCheckpoint]) -> OpenCheckpoint:
     config = join_configs({path: each.require_config() for path, each in contents.items()})
     (first, one), (second, other) = contents.items()
     if one.vocab_file and other.vocab_file:
@@ -49,7 +49,7 @@ def join(contents: dict[str, Contents]) -> Contents:
             for path, stored in each.tensors.items()
             if path.startswith("encoder/")
         }
-    return Contents(
+    return OpenCheckpoint(
         source=SEPARATOR.join(each.source for each in contents.values()),
         format=one.format,
         tensors=tensors,

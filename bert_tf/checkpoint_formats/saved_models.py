@@ -14,7 +14,7 @@ from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.checkpoint_formats import hugging_face_tf, names
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_head_axis
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -46,7 +46,7 @@ def folder_of(prefix: str) -> str:
     return folder if is_inside and tf.io.gfile.exists(os.path.join(folder, FILE_NAME)) else ""
 
 
-def read(prefix: str, config: BertConfig | None = None, config_file: str = "", vocab_file: str = "") -> Contents:
+def read(prefix: str, config: BertConfig | None = None, config_file: str = "", vocab_file: str = "") -> OpenCheckpoint:
     """Opens the SavedModel to which the checkpoint at `prefix` belongs.
     `config`: the configuration; None to take it from the shapes of the variables.
     `config_file`: the file of the configuration."""
@@ -70,7 +70,7 @@ def read(prefix: str, config: BertConfig | None = None, config_file: str = "", v
         )  # fmt: skip
     tensors = {path: without_head_axis(path, stored) for path, stored in found.items()}
     used = {stored.name for stored in found.values()}
-    return Contents(
+    return OpenCheckpoint(
         prefix, "saved_model", tensors, expected_name=lambda path: path, config=config or shown,
         config_file=config_file if config else os.path.join(folder, FILE_NAME), vocab_file=vocab_file,
         left_over=tuple(name for name, stored in by_name.items() if stored.name not in used), num_attention_heads=heads,

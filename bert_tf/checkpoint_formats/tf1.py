@@ -7,7 +7,7 @@ from collections.abc import Container
 import numpy as np
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, refuse_strangers
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.core.errors import InputError
 
@@ -19,9 +19,9 @@ _OPTIMIZER = re.compile(
 )
 
 
-def read(bundle: TensorBundle, **files) -> Contents | None:
+def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
     """Opens a checkpoint; returns None if it is not in google-research/bert's format.
-    `**files`: `config`, `config_file` and `vocab_file` of `Contents`."""
+    `**files`: `config`, `config_file` and `vocab_file` of `OpenCheckpoint`."""
     words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
     if not words:
         return None
@@ -41,7 +41,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     tensors = {
         path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()
     }  # fmt: skip
-    return Contents(
+    return OpenCheckpoint(
         source=bundle.prefix,
         format="tf1",
         tensors=tensors,

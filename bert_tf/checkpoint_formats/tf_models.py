@@ -10,7 +10,7 @@ import os
 import numpy as np
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents, refuse_strangers, without_head_axis
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, refuse_strangers, without_head_axis
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -28,7 +28,7 @@ _POOLERS = {
 }
 
 
-def read(bundle: TensorBundle, **files) -> Contents | None:
+def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
     """Opens a checkpoint; returns None for other formats. The arguments and errors are the same as for `tf1.read`."""
     graph = bundle.graph()
     encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
@@ -47,7 +47,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         )
     others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
     of_optimizer = tensor_bundle.of_optimizer(others)
-    return Contents(
+    return OpenCheckpoint(
         source=bundle.prefix,
         format="tf_models",
         tensors={path: without_head_axis(path, bundle.stored(key)) for path, key in keys.items()},

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names, sentence_transformers
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
@@ -53,7 +53,7 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
 
 
-def _length(settings: VectorSettings, contents: Contents) -> int:
+def _length(settings: VectorSettings, contents: OpenCheckpoint) -> int:
     config = contents.require_config()
     if settings.max_seq_length is None:
         positions = config.max_position_embeddings
@@ -77,7 +77,7 @@ def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ..
 
 
 def encoder_sha256(settings: VectorSettings) -> str:
-    """Hashes the configuration and the weights of the encoder; see `Contents.sha256`."""
+    """Hashes the configuration and the weights of the encoder; see `OpenCheckpoint.sha256`."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     return contents.sha256(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
 

@@ -61,7 +61,7 @@ def without_score_scale(task: TaskDescription) -> TaskDescription:
 
 
 def model_facts(description: TaskDescription, config: BertConfig, rules: TokenizerRules) -> dict[str, Any]:
-    """Returns the facts that identify a fine-tuned model; `run_record.Phase.model` contains these facts."""
+    """Returns the facts that identify a fine-tuned model; `run_record.TrainingRecord.model` contains these facts."""
     return {
         "model": description.kind,
         "task_name": description.task_name,
@@ -78,7 +78,7 @@ def write_run(
 ) -> None:
     """Writes the record of a run of no steps, with which the scripts accept a model that another project trained."""
     steps = dict.fromkeys(("num_train_steps", "num_warmup_steps", "num_schedule_steps"), 0)
-    phase = run_record.Phase(
+    phase = run_record.TrainingRecord(
         settings={"init_checkpoint": source},
         model=model_facts(task, config, rules),
         data={"train": [], "max_seq_length": task.max_seq_length},

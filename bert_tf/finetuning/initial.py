@@ -8,7 +8,7 @@ from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import hugging_face, names
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
@@ -18,14 +18,14 @@ from bert_tf.finetuning.task import Task
 _MOST_LISTED = 10
 
 
-def check_initial(
+def check_initial_of_task(
     path: str,
     task: Task,
     config: BertConfig,
     reinitialize_head: bool,
     make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
     transfer_layers: int | None = None,
-) -> Contents:
+) -> OpenCheckpoint:
     """Refuses a checkpoint that cannot initialize a task's model; warns if the head was trained on other labels. The
     checkpoint's head is used if it has the right number of classes, even if it was trained on another task. If the
     checkpoint and the task have the same label names, each label keeps the output that was trained for this label; see
@@ -47,7 +47,7 @@ def check_initial(
     return contents
 
 
-def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
+def _warn_of_other_head(contents: OpenCheckpoint, task: Task, part: str) -> None:
     if not _has_head(contents, part):
         return
     folder = contents.folder
@@ -76,7 +76,7 @@ def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
         )  # fmt: skip
 
 
-def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Contents:
+def adapted(contents: OpenCheckpoint, task: Task | TaskDescription, head: str) -> OpenCheckpoint:
     """Returns a checkpoint whose head gives a task's outputs: its labels in their order, or scores on its scale. If the
     label names of the checkpoint are unknown or differ from the task's labels, the order of the outputs is kept. A
     regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves."""
@@ -89,7 +89,7 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
     return contents.with_rescaled_output(deviation / new_deviation, (mean - new_mean) / new_deviation)
 
 
-def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
+def _labels_of(contents: OpenCheckpoint, head: str) -> tuple[str, ...]:
     """Returns the names of a checkpoint's classes in the order of the head's outputs; () if the names are unknown."""
     if not _has_head(contents, head):
         return ()
@@ -105,7 +105,7 @@ def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
     return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(found)) else found
 
 
-def _has_head(contents: Contents, head: str) -> bool:
+def _has_head(contents: OpenCheckpoint, head: str) -> bool:
     return head in names.heads_in([*contents.tensors, *contents.own_heads])
 
 

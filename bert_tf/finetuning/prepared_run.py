@@ -17,7 +17,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import activations, description, distillation, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.distillation import Teacher
-from bert_tf.finetuning.initial import check_initial
+from bert_tf.finetuning.initial import check_initial_of_task
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
@@ -198,11 +198,11 @@ class PreparedRun:
 
         return make_batches
 
-    def phase(self, num_train_steps: int) -> run_record.Phase:
+    def phase(self, num_train_steps: int) -> run_record.TrainingRecord:
         """Returns the entry of `run.json` for training with this number of steps."""
         settings = self.settings
         warmup = self.num_warmup_steps(num_train_steps)
-        return run_record.Phase(
+        return run_record.TrainingRecord(
             settings=dataclasses.asdict(settings),
             model=self.model_facts(),
             data={
@@ -275,9 +275,11 @@ def prepare(
 
 
 def _check_start(path: str, settings: FineTuningSettings, task: Task, config: BertConfig) -> None:
-    """Refuses an initial checkpoint that lacks the weights that the run needs; see also `check_initial`."""
+    """Refuses an initial checkpoint that lacks the weights that the run needs; see also `check_initial_of_task`."""
     make_head = head_maker(task.head, settings.bilstm_head)
-    contents = check_initial(path, task, config, settings.reinitialize_head, make_head, settings.transfer_layers)
+    contents = check_initial_of_task(
+        path, task, config, settings.reinitialize_head, make_head, settings.transfer_layers
+    )
     head = make_head(config)
     name = getattr(head, "checkpoint_name", "head")
     there = names.heads_in([*contents.tensors, *contents.own_heads])

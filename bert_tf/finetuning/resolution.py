@@ -34,7 +34,7 @@ class Command:
         """Returns the command with these settings and with the record in `output_dir`."""
         return cls(settings, description.of_run(settings), settings.output_dir)
 
-    def values(self, *flags: str, **defaults: Any) -> dict[str, Any]:
+    def of_data(self, *flags: str, **defaults: Any) -> dict[str, Any]:
         """Returns the values of flags that may differ from the training, such as how a file is read.
         `*flags`: names of flags, whose values for a new run are in the settings.
         `**defaults`: names of other flags, and their values for a new run."""
@@ -45,7 +45,7 @@ class Command:
         }
 
     def of_model(self, *flags: str, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that change the model or its inputs; see `values`."""
+        """Returns the values of flags that change the model or its inputs; see `of_data`."""
         defaults = self._new_run(flags) | defaults
         settings, recorded = self.settings, defaults | self._recorded()
         for flag in defaults if self.trained and not settings.do_train else ():
@@ -55,7 +55,7 @@ class Command:
                 has_run = checkpoint_folder.prefixes(settings.output_dir)
                 folder = settings.output_dir if has_run else settings.init_checkpoint or settings.output_dir
                 raise InputError(f"--{flag}={given}: {folder} was trained with {was}; leave the flag out")
-        return self.values(**defaults)
+        return self.of_data(**defaults)
 
     def _new_run(self, flags: Sequence[str]) -> dict[str, Any]:
         known = {field.name: field.metadata["new_run"] for field in dataclasses.fields(self.settings)}

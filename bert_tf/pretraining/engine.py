@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.core import identity
 from bert_tf.distributed import strategies, workers
@@ -40,11 +40,11 @@ class _Prepared:
     settings: PretrainingSettings  # the settings, with all defaults filled in
     config: BertConfig  # the model's configuration
     data: record_files.PretrainingData
-    phase: run_record.Phase  # the entry of `run.json`
+    phase: run_record.TrainingRecord  # the entry of `run.json`
     # rows whose masked tokens the model predicts at each evaluation, and their vocabulary
     shown: tuple[Sequence[fill_mask.BlankRow], Sequence[str]]
     eval_fingerprint: Sequence[str]  # `identity.fingerprint` of the evaluated files; () without evaluation
-    teacher: Contents | None = None  # the checkpoint of `--teacher`; None without a teacher
+    teacher: OpenCheckpoint | None = None  # the checkpoint of `--teacher`; None without a teacher
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
@@ -167,9 +167,12 @@ def _model_facts(config: BertConfig) -> dict:
 
 
 def _phase(
-    settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData, taught_by: Contents | None
-) -> run_record.Phase:
-    return run_record.Phase(
+    settings: PretrainingSettings,
+    config: BertConfig,
+    data: record_files.PretrainingData,
+    taught_by: OpenCheckpoint | None,
+) -> run_record.TrainingRecord:
+    return run_record.TrainingRecord(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
         data={
@@ -210,7 +213,7 @@ def _make_trainer(
     strategy: tf.distribute.Strategy,
     start: Position,
     parts: int = 1,
-    taught_by: Contents | None = None,
+    taught_by: OpenCheckpoint | None = None,
 ) -> Trainer:
     reading = record_files.reading_options(settings, config, data)
 

@@ -56,7 +56,7 @@ class Evaluation:
         looks: fill_mask.FillMask | None,
         write_report: Report = no_report,
         eval_fingerprint: Sequence[str] = (),
-        phase: run_record.Phase | None = None,
+        phase: run_record.TrainingRecord | None = None,
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._eval_fingerprint, self._phase = eval_fingerprint, phase

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import names
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.fill_mask import BlankRow
@@ -57,7 +57,7 @@ _NEEDS = {
 }
 
 
-def require_language_model(contents: Contents, direction: str = "") -> BertConfig:
+def require_language_model(contents: OpenCheckpoint, direction: str = "") -> BertConfig:
     """Returns the configuration of a checkpoint that predicts tokens.
     `direction`: the required directionality: "bidi" to fill in masked tokens, "ltr" for continuations; "" for any."""
     config = contents.require_config()

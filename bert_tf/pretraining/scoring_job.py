@@ -14,7 +14,7 @@ from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed.workarounds import silence_compilation_messages
@@ -68,7 +68,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     return text_job.run(program, settings, identity, runner, check)
 
 
-def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
+def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, OpenCheckpoint]:
     """Fills in settings from the checkpoint's folder; returns the settings and the checkpoint."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     direction = {FILL_MASK: "bidi", CONTINUATION: "ltr"}.get(settings.mode, "bidi" * settings.hide_rest_of_word)

@@ -4,7 +4,7 @@ Paper: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
 """
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
@@ -13,7 +13,7 @@ from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import PretrainingSettings
 
 
-def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> Contents | None:
+def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> OpenCheckpoint | None:
     """Returns the checkpoint of `--teacher`; None if the command does not distill.
     Raises InputError: the checkpoint has no masked-LM head, or another vocabulary or direction than the student."""
     if not settings.distills:
@@ -34,7 +34,7 @@ def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingDat
     return contents
 
 
-def load(contents: Contents) -> BertPretrainer:
+def load(contents: OpenCheckpoint) -> BertPretrainer:
     """Returns the model of a checkpoint that `find` returned."""
     model = BertPretrainer(contents.require_config())
     checkpoints.initialize(model, contents.source)

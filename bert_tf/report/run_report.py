@@ -57,7 +57,7 @@ class Content:
     any_metric: bool = False  # whether undeclared metrics are shown too, such as a task's scores
 
     @classmethod
-    def of_run(cls, phases: Sequence[run_record.Phase]) -> "Content":
+    def of_run(cls, phases: Sequence[run_record.TrainingRecord]) -> "Content":
         kind = phases and registry.kinds().get(phases[-1].model.get("model"))
         if not kind:
             return PRETRAINING
@@ -139,7 +139,7 @@ def _page(output_dir: str) -> str:
 
 def render(
     name: str,
-    phases: Sequence[run_record.Phase],
+    phases: Sequence[run_record.TrainingRecord],
     recorded: Sequence[Mapping],
     samples: Sequence[Mapping],
     answers: str = "",
@@ -194,7 +194,7 @@ def _speed(recorded: Sequence[Mapping]) -> str:
 def _panels(
     shown: Sequence[Metric],
     splits: Mapping[str, Sequence[Mapping]],
-    phases: Sequence[run_record.Phase],
+    phases: Sequence[run_record.TrainingRecord],
     last_step: int,
     baselines: Mapping[str, Callable],
 ) -> list[str]:
@@ -321,7 +321,7 @@ def _is_share(metric: Metric) -> bool:
     return metric.form in (Form.FRACTION, Form.PERCENT)
 
 
-def _settings_table(phases: Sequence[run_record.Phase], names: Sequence[str]) -> str:
+def _settings_table(phases: Sequence[run_record.TrainingRecord], names: Sequence[str]) -> str:
     model = phases[-1].model
     shape = (
         f"L={model['num_hidden_layers']} H={model['hidden_size']} A={model['num_attention_heads']} "

@@ -51,7 +51,7 @@ class Lock:
                 raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
 
 
-def is_training_data(fingerprint: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
+def is_training_data(fingerprint: Sequence[str], phases: Sequence[run_record.TrainingRecord]) -> bool:
     """Returns whether a run was trained on any of the files.
     `fingerprint`: `identity.fingerprint` of the files. Names are not compared, since a copy may have another name."""
     trained = {file for phase in phases for file in identity.without_names(phase.data.get("input_file", ()))}
@@ -138,7 +138,7 @@ def _last_step(folder: str) -> int:
     return max((phase.optimizer["num_train_steps"] for phase in run_record.read_phases(folder)), default=0)
 
 
-def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
+def check_phase(output_dir: str, phase: run_record.TrainingRecord, trained_steps: int) -> int:
     """Refuses a phase that is neither the folder's latest phase nor a valid next phase. A valid next phase has the same
     model and more steps, and starts after the last step of the previous phase. Nothing else differs, except in
     pre-training if the rows have another length (paper, A.2: first 128 tokens, then 512).
@@ -162,7 +162,7 @@ def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) ->
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
-def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[str]) -> None:
+def check_trained(output_dir: str, phase: run_record.TrainingRecord, compared: Sequence[str]) -> None:
     """Refuses a finished run that differs from a phase; the checkpoints of the run may have been deleted.
     `phase`: the phase as the current command would train it.
     `compared`: names of settings that must be equal too."""
@@ -174,7 +174,7 @@ def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[s
     _refuse_if_other_flags(output_dir, last, phase)
 
 
-def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
+def begin(output_dir: str, phase: run_record.TrainingRecord, trained_steps: int) -> int:
     """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run. For the arguments, the
     result and the errors, see `check_phase`."""
     done = check_phase(output_dir, phase, trained_steps)
@@ -193,7 +193,7 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     return done
 
 
-def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
+def _warn_of_jump(before: run_record.TrainingRecord, after: run_record.TrainingRecord) -> None:
     old, new = (phase.optimizer["num_schedule_steps"] for phase in (before, after))
     if old != new:
         logging.warning(
@@ -202,16 +202,16 @@ def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
         )  # fmt: skip
 
 
-def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
+def _begun(output_dir: str, trained_steps: int) -> list[run_record.TrainingRecord]:
     """Returns the phases that the latest checkpoint has reached. The checkpoints of later phases have been lost."""
     return [phase for phase in run_record.read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
-def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
+def _is_same(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> bool:
     return _is_same_data(last, phase) and not _different_optimizer_entries(last, phase)
 
 
-def _different_optimizer_entries(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
+def _different_optimizer_entries(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> list[str]:
     """Returns the names of the optimizer's entries that differ. Different paths to the same file count as equal. If the
     recorded initial checkpoint no longer exists, any path is accepted, because the run has its own weights."""
     different = [
@@ -237,11 +237,11 @@ def resolved_path(path: str) -> str:
     return os.path.realpath(path) if path and "://" not in path else path
 
 
-def _is_same_data(last: run_record.Phase, phase: run_record.Phase) -> bool:
+def _is_same_data(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> bool:
     return last.data == phase.data
 
 
-def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: int) -> bool:
+def _continues(last: run_record.TrainingRecord, phase: run_record.TrainingRecord, trained_steps: int) -> bool:
     if trained_steps < last.optimizer["num_train_steps"]:
         return False
     if phase.optimizer["num_train_steps"] <= last.optimizer["num_train_steps"]:
@@ -252,7 +252,7 @@ def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: i
     return same_but_longer or (another_length and phase.model.get("model") == PRETRAINING)
 
 
-def _refuse_if_other_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:
+def _refuse_if_other_flags(output_dir: str, last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> None:
     if _different_optimizer_entries(last, phase):
         raise InputError(
             f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(_other_flags(last, phase))}); to "
@@ -261,7 +261,7 @@ def _refuse_if_other_flags(output_dir: str, last: run_record.Phase, phase: run_r
         )
 
 
-def _other_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
+def _other_flags(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> list[str]:
     """Describes the entries of the optimizer that differ, and the flags from which its steps are computed."""
     told = []
     for names, part in ((_different_optimizer_entries(last, phase), "optimizer"), (_GIVES_STEPS, "settings")):
@@ -270,7 +270,7 @@ def _other_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
     return told
 
 
-def _flag(name: str, phase: run_record.Phase) -> str:
+def _flag(name: str, phase: run_record.TrainingRecord) -> str:
     """Returns the name of an optimizer's entry for messages; the name starts with dashes if the entry is a flag."""
     return f"--{name}" if name in phase.settings else name
 

@@ -15,7 +15,7 @@ _REMEDY = "copy the run's folder again, or train in a new folder"
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
+class TrainingRecord:
     """A part of a run, with one data set and one learning-rate schedule."""
 
     settings: dict  # all resolved settings, by the names of the flags
@@ -34,7 +34,7 @@ def exists(folder: str) -> bool:
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
-def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -> None:
+def write(folder: str, phases: Sequence[TrainingRecord], saved_step: int | None = None) -> None:
     """Writes the record of a run or a saved model, atomically.
     `saved_step`: step of a saved model's weights; None for a run."""
     entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
@@ -56,7 +56,7 @@ def last_settings(folder: str) -> dict:
     return phases[-1].settings if phases else {}
 
 
-def read_phases(output_dir: str) -> list[Phase]:
+def read_phases(output_dir: str) -> list[TrainingRecord]:
     """Returns the phases in a folder's record; [] if the folder has no checkpoint."""
     if not checkpoint_folder.prefixes(output_dir):
         return []
@@ -67,10 +67,10 @@ def read_phases(output_dir: str) -> list[Phase]:
     return read_file(output_dir)
 
 
-def read_file(output_dir: str) -> list[Phase]:
+def read_file(output_dir: str) -> list[TrainingRecord]:
     """Returns the phases in a folder's record, even if the folder has no checkpoint."""
     with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
-        phases = [storage.of_entries(Phase, phase) for phase in entries["phases"]]
+        phases = [storage.of_entries(TrainingRecord, phase) for phase in entries["phases"]]
         if not phases:
             raise ValueError("it lists no phases")
     return phases

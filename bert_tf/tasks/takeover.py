@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import hugging_face, names, sentence_transformers
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
@@ -48,7 +48,7 @@ class FlagValues:
     unstated: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def describe(contents: Contents, entries: Mapping[str, Any], flags: FlagValues) -> TaskDescription | None:
+def describe(contents: OpenCheckpoint, entries: Mapping[str, Any], flags: FlagValues) -> TaskDescription | None:
     """Returns the description of a checkpoint's task; None if it has no head for a task, and no stated pooling.
     `entries`: the entries of Hugging Face's `config.json` about the task; {} for other projects.
     `flags`: what the files do not state.
@@ -92,14 +92,14 @@ def _with(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
     return {name: values.get(name, value) for name, value in defaults.items()}
 
 
-def _row_length(contents: Contents, flags: FlagValues) -> int:
+def _row_length(contents: OpenCheckpoint, flags: FlagValues) -> int:
     """Returns the row length of the flag, of Hugging Face's tokenizer files, or by default; at most the positions."""
     positions = contents.require_config().max_position_embeddings
     stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
     return min(int(flags.max_seq_length or stated or flags.default_length or positions), positions)
 
 
-def _vectors(contents: Contents, flags: FlagValues) -> TaskDescription:
+def _vectors(contents: OpenCheckpoint, flags: FlagValues) -> TaskDescription:
     folder, length = contents.folder, _row_length(contents, flags)
     length = min(sentence_transformers.longest_sentence(folder) or length, length)
     parameters = dataclasses.asdict(VectorFiles.of_folder(folder))
@@ -129,13 +129,13 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
     return None if described.kind == EMBEDDINGS else described  # these files and the flags say all that a task needs
 
 
-def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:
+def _labels(contents: OpenCheckpoint, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:
     by_id = entries.get("id2label", {})
     outputs = contents.tensors[f"{head}/dense/kernel"].shape[-1]
     return tuple(str(by_id.get(str(number), f"LABEL_{number}")) for number in range(outputs))
 
 
-def _tagger(contents: Contents, labels: tuple[str, ...]) -> dict[str, Any]:
+def _tagger(contents: OpenCheckpoint, labels: tuple[str, ...]) -> dict[str, Any]:
     """Returns the parameters of a tagger with these labels."""
     types = {label.partition("-")[2] for label in labels if label != tag_schemes.OUTSIDE}
     for scheme in (tag_schemes.IOB2, tag_schemes.BIOES):
@@ -147,7 +147,7 @@ def _tagger(contents: Contents, labels: tuple[str, ...]) -> dict[str, Any]:
     )
 
 
-def _kind_of_texts(contents: Contents, entries: Mapping[str, Any], outputs: int) -> str:
+def _kind_of_texts(contents: OpenCheckpoint, entries: Mapping[str, Any], outputs: int) -> str:
     kind = _KINDS.get(entries.get("problem_type"), REGRESSION if outputs == 1 else CLASSIFICATION)
     if kind == REGRESSION and outputs > 1:
         raise InputError(f"{contents.source}: predicts {outputs} scores for a text, but only one is supported")

@@ -37,7 +37,7 @@ def optimizer_facts(
     num_warmup_steps: int,
     num_schedule_steps: int,
 ) -> dict:
-    """Returns the optimizer settings that affect the weights, for `run_record.Phase`."""
+    """Returns the optimizer settings that affect the weights, for `run_record.TrainingRecord`."""
     return {
         "optimizer": settings.optimizer,
         "adam_bias_correction": settings.adam_bias_correction,

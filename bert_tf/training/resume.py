@@ -21,7 +21,7 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
     return point
 
 
-def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> Position:
+def start_position(folder: str, phase: run_record.TrainingRecord, point: ResumePoint) -> Position:
     """Returns the position in the data at which a phase starts. This is the checkpoint's position if the checkpoint was
     trained on the phase's data, else the beginning of the data."""
     return point.position if run_folder.check_phase(folder, phase, point.step) else BEGINNING

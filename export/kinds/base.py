@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.text.packing import pack, without_common_padding
@@ -126,7 +126,7 @@ class ServedCheckpoint(ServedModel):
 
     @staticmethod
     @abc.abstractmethod
-    def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
+    def parameters(settings: ExportSettings, contents: OpenCheckpoint) -> dict[str, Any]:
         """Returns `TaskDescription.parameters`, the values that the model needs in addition to its weights."""
 
     @staticmethod

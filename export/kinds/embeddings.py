@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.checkpoint_formats import sentence_transformers
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoder_pair import make_encoder
 from bert_tf.features import model as features
@@ -43,7 +43,7 @@ class ServedEmbeddings(ServedCheckpoint):
             encoder.blocks = encoder.blocks[: max(description.parameters["layers"])]
 
     @staticmethod
-    def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
+    def parameters(settings: ExportSettings, contents: OpenCheckpoint) -> dict[str, Any]:
         is_stated = sentence_transformers.is_stated(contents.folder)
         vectors = VectorSettings(
             init_checkpoint=contents.source,

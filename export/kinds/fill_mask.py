@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import scoring
 from bert_tf.pretraining.objective import BertPretrainer
@@ -42,7 +42,7 @@ class ServedFillMask(ServedCheckpoint):
     flags = ("top_k", "max_seq_length")
 
     @staticmethod
-    def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
+    def parameters(settings: ExportSettings, contents: OpenCheckpoint) -> dict[str, Any]:
         config = scoring.require_language_model(contents, "bidi")
         length = settings.max_seq_length or config.max_position_embeddings
         config.check_length(length, contents.config_file)

@@ -290,7 +290,7 @@ def test_contradicting_casing_or_vocabulary_is_refused(source, tmp_path):
 
 def test_converting_unfinished_training_warns(source, tmp_path, caplog):
     convert(source, tmp_path / "run", "bert_tf")
-    phase = run_record.Phase({}, {}, {}, {"num_train_steps": 10})
+    phase = run_record.TrainingRecord({}, {}, {}, {"num_train_steps": 10})
     (tmp_path / "run/run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     convert(tmp_path / "run", tmp_path / "out", "tf1")
     assert f"{tmp_path}/run/ckpt-0 has step 0 of 10: the training is not finished" in caplog.messages
@@ -304,7 +304,7 @@ def test_a_run_gives_its_best_checkpoint(source, tmp_path, caplog):
         (run / f"ckpt-0.{part}").rename(run / f"ckpt-3.{part}")
     last = BertPretrainer(CONFIG)
     tf.train.Checkpoint(model=last, global_step=tf.Variable(7, dtype=tf.int64)).write(str(run / "ckpt-7"))
-    phase = run_record.Phase({}, {}, {}, {"num_train_steps": 7})
+    phase = run_record.TrainingRecord({}, {}, {}, {"num_train_steps": 7})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     evaluations.write(str(run), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
     description.write(str(run), TaskDescription("questions", "squad", (), 8, {}))

@@ -8,7 +8,7 @@ import pytest
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.sweep_results import Trial
 from bert_tf.runs.evaluations import Evaluations
-from bert_tf.runs.run_record import Phase
+from bert_tf.runs.run_record import TrainingRecord
 from tfrecords.manifest import Shard
 from tfrecords.schema import pretraining_features
 
@@ -30,7 +30,7 @@ def fields(written: type) -> list[str]:
     [
         ("Pre-training data", [feature.name for feature in pretraining_features(8, 2)]),
         ("The manifest", fields(Shard)),
-        ("`run.json`", [*fields(Phase), "phases", "saved_step"]),
+        ("`run.json`", [*fields(TrainingRecord), "phases", "saved_step"]),
         ("`task.json`", fields(TaskDescription)),
         # `scores` by step are a list on disk
         ("`evaluations.json`", [*fields(Evaluations), "best_step", "evaluations"]),

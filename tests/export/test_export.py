@@ -226,7 +226,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
 def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_file, name, change, message):
     run = regression[0]
     facts = description.model_facts(description.read(str(run)), CONFIG, BertTokenizer(vocab_file).rules)
-    phase = run_record.Phase({}, facts, {"max_seq_length": 24}, {"num_train_steps": 1})
+    phase = run_record.TrainingRecord({}, facts, {"max_seq_length": 24}, {"num_train_steps": 1})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     path = run / name
     path.write_text(change(path.read_text() if path.exists() else ""))

@@ -142,7 +142,7 @@ def test_a_lost_threshold_is_refused(tmp_path):
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
     squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 7)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
-    phase = run_record.Phase({"tune_null_threshold": True}, {}, {}, {})
+    phase = run_record.TrainingRecord({"tune_null_threshold": True}, {}, {}, {})
     (tmp_path / "ckpt-7.index").touch()
     run_record.write(str(tmp_path), [phase])
     (tmp_path / squad_results.NULL_THRESHOLD.name).unlink()

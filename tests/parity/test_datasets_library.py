@@ -86,7 +86,7 @@ def test_names_of_classes_say_which_pairs_are_right(names, tmp_path):
         data.read(str(tmp_path / "a.parquet"), "train")
 
 
-def test_a_parquet_file_states_the_order_of_its_classes(tmp_path):
+def test_a_parquet_file_orders_its_classes(tmp_path):
     features = Features({"text": Value("string"), "label": ClassLabel(names=["low", "middle", "high"])})
     columns = {"text": ["a", "b", "c", "d"], "label": [2, 0, 0, 2]}
     Dataset.from_dict(columns, features).to_parquet(str(tmp_path / "train.parquet"))

@@ -111,7 +111,7 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
 
 
 def _tables(command: Command) -> TextData:
-    settings, facts = command.settings, command.values(*COLUMN_FLAGS)
+    settings, facts = command.settings, command.of_data(*COLUMN_FLAGS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; give the column of the text")
@@ -154,7 +154,7 @@ def _id_of_run(settings: ClassifierSettings) -> str:
 
 def _tfds(command: Command) -> TextData:
     settings = command.settings
-    columns = command.values(text_a_column=None, text_b_column=None, label_column=None)
+    columns = command.of_data(text_a_column=None, text_b_column=None, label_column=None)
     is_regression = _kind(settings, command.trained) == REGRESSION
     return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
 

@@ -219,7 +219,7 @@ def _best(
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
     """Returns the text of a span of tokens as in the original. The text consists of the words that contain the tokens,
     without the characters outside the tokens. For a span with [UNK], the original returns the whole words, which may be
-    a whole passage in scripts without spaces; there, the text is exactly that of the tokens."""
+    a whole passage in scripts without spaces; there, the answer has exactly the characters of the tokens."""
     from official.nlp.data.squad_lib import get_final_text
 
     text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))

@@ -18,7 +18,7 @@ from bert_tf.tasks.tagging.tag_schemes import Entity
 TEXT = "text"
 _ENTITIES = ("spans", "entities", "ents", "label", "labels")
 _START, _END, _TYPE = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels", "type")
-# The decision of an annotator, with Prodigy's words. `_SKIPPED` stands for a text that nobody has annotated.
+# The decision of an annotator, with Prodigy's words. `_SKIPPED` also means that nobody has annotated a text.
 _DECISION, _ACCEPTED, _SKIPPED = "answer", "accept", "ignore"
 
 

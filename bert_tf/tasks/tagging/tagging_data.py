@@ -32,7 +32,7 @@ def tagging_task(command: Command) -> TaggingTask:
     """Returns the task for the flags of `run_ner`. Reads the training data unless the command uses a trained model."""
     settings, known = command.settings, command.trained
     parameters = known.parameters if known else {}
-    reads = command.values("word_column", "tag_column", "tag_scheme", "repair_tags")
+    reads = command.of_data("word_column", "tag_column", "tag_scheme", "repair_tags")
     layout = WordColumns(reads["word_column"], reads["tag_column"])
     tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"])
     data = file_data(settings.data_dir, settings.data_paths, _file_names, tagged.read, facts=reads)

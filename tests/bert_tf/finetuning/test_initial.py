@@ -16,7 +16,7 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import describe
-from bert_tf.finetuning.initial import adapted, check_initial
+from bert_tf.finetuning.initial import adapted, check_initial_of_task
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
@@ -57,8 +57,8 @@ def test_a_head_with_other_labels_is_refused(format, mnli, tmp_path):
         convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=str(folder), format=format, vocab_file=""))
     for name in ("RTE", "STS-B"):
         with pytest.raises(InputError, match=REFUSED if name == "RTE" else "give the task that"):
-            check_initial(str(folder), task_of(name), CONFIG, reinitialize_head=False)
-    check_initial(str(folder), task_of("RTE"), CONFIG, reinitialize_head=True)
+            check_initial_of_task(str(folder), task_of(name), CONFIG, reinitialize_head=False)
+    check_initial_of_task(str(folder), task_of("RTE"), CONFIG, reinitialize_head=True)
     model = make_classifier(CONFIG, 2)
     with pytest.raises(InputError, match=REFUSED):
         checkpoints.initialize(model, str(folder))
@@ -72,11 +72,11 @@ def test_a_head_with_other_labels_is_refused(format, mnli, tmp_path):
 def test_a_head_with_as_many_labels_is_kept(mnli, caplog):
     folder, trained = mnli
     with caplog.at_level(logging.WARNING, "absl"):
-        check_initial(str(folder), task_of("XNLI"), CONFIG, reinitialize_head=False)
+        check_initial_of_task(str(folder), task_of("XNLI"), CONFIG, reinitialize_head=False)
         assert not caplog.records, "the same labels"
         described = describe(task_of("MNLI"), 16)
         description.write(str(folder), type(described)(**{**vars(described), "labels": ("x", "y", "z")}))
-        check_initial(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
+        check_initial_of_task(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
     assert f"{folder}/ckpt-1: the head was trained with the labels x, y, z, but is now used for" in caplog.text
     description.write(str(folder), described)
     model = make_classifier(CONFIG, 3)
@@ -92,7 +92,7 @@ def test_pooling_without_a_head_is_not_warned_of(mnli, tmp_path, caplog):
     for parts, warned in ({"encoder": mnli[1].encoder}, False), ({"model": mnli[1]}, True):
         tf.train.Checkpoint(**parts).write(str(tmp_path / "ckpt-1"))
         caplog.clear()
-        check_initial(str(tmp_path), task_of("MNLI"), CONFIG, reinitialize_head=False)
+        check_initial_of_task(str(tmp_path), task_of("MNLI"), CONFIG, reinitialize_head=False)
         assert ("the head was trained with --pooling=mean, but is now used with cls" in caplog.text) is warned
 
 
@@ -116,7 +116,7 @@ def test_head_outputs_are_matched_by_label_names(kind, format, mnli, vocab_file,
     assert adapted(contents, task, model.head_name) is contents
     given = head_values(model, path)
     with caplog.at_level(logging.INFO, "absl"):
-        check_initial(path, other, CONFIG, reinitialize_head=False)
+        check_initial_of_task(path, other, CONFIG, reinitialize_head=False)
     assert "the head has the labels in another order; they are matched by name" in caplog.text
     adapt = functools.partial(adapted, task=other, head=model.head_name)
     for name, value in head_values(model, path, adapt).items():
@@ -146,7 +146,7 @@ def test_unknown_label_names_are_warned_of(labels, mnli, tmp_path, caplog):
     contents = checkpoints.open_checkpoint(f"{tmp_path}/hf")
     assert adapted(contents, task_of("MNLI"), "head") is contents
     with caplog.at_level(logging.WARNING, "absl"):
-        check_initial(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
+        check_initial_of_task(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
     assert ("was trained with the labels x, y, z, but is now used for" in caplog.text) == (labels[0] == "x")
     unnamed = "does not name the outputs of its head, so they are taken in the order contradiction, entailment, neutral"
     assert (unnamed in caplog.text) == (labels[0] != "x")

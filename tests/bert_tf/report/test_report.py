@@ -13,7 +13,7 @@ from bert_tf.training import metrics_file
 from tests.bert_tf.report.pages import check_stands_alone
 
 pytestmark = pytest.mark.usefixtures("drawn_charts")
-PHASE = run_record.Phase(
+PHASE = run_record.TrainingRecord(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
     model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
     data={},

@@ -10,14 +10,14 @@ from bert_tf.core import identity
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.runs import run_folder, run_record
-from bert_tf.runs.run_record import Phase
+from bert_tf.runs.run_record import TrainingRecord
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 
-FIRST = Phase(
+FIRST = TrainingRecord(
     settings=dict.fromkeys(
         ("train_batch_size", "learning_rate", "num_train_steps", "num_warmup_steps", "num_schedule_steps"), 4
     ),

@@ -176,7 +176,9 @@ def _assert_an_edited_threshold_is_shown_as_it_is(task, dev, logits, folder):
 
 
 def _assert_lost_thresholds_are_refused(plain, tuning, folder):
-    phase = run_record.Phase({"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5})
+    phase = run_record.TrainingRecord(
+        {"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5}
+    )
     described = description.describe(plain, 8)
     plain.check_checkpoint(str(folder), 5)  # 0.5 for each label, as without tuning
     (folder / "ckpt-5.index").touch()

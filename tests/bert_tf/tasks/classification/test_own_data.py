@@ -369,7 +369,7 @@ def predicting(folder, **given):
     trained = settings("own", folder, id_column="id")
     description.write(str(folder), description.describe(find_task(trained), 8))
     (folder / "ckpt-3.index").touch()
-    run_record.write(str(folder), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
+    run_record.write(str(folder), [run_record.TrainingRecord(dataclasses.asdict(trained), {}, {}, {})])
     return find_task(settings("own", folder, output_dir=str(folder), do_train=False, do_predict=True, **given))
 
 
