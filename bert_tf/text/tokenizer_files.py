@@ -178,8 +178,10 @@ def write_learned(vocab_file: str, text: str, rules: TokenizerRules, more: Mappi
     on the disk before either gets its name."""
     ids = {token: id_ for id_, token in enumerate(rules.vocabulary)}
     added = {"added_tokens": [[ids[token.content], *token] for token in rules.added_tokens]}
+    tf.io.gfile.makedirs(os.path.dirname(vocab_file) or os.curdir)
     with storage.atomic_path(vocab_file) as temporary:
-        storage.write_text(temporary, text)
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(text)
         storage.write_json(vocab_file + _LEARNED, {**more, **rules.facts, **added})
 
 
