@@ -68,7 +68,7 @@ def _open(path: str, config_file: str) -> OpenCheckpoint:
     saved_model = saved_models.folder_of(found.path)
     folder = _folder_of_saved_model(saved_model) if saved_model else found.folder
     first = model_config.HUGGING_FACE_NAME if found.is_foreign_file else model_config.ORIGINAL_NAME
-    found_file = config_file or model_config.find(folder, first)
+    found_file = config_file or model_config.find_file(folder, first)
     config, entries = None, {}
     if config_file or tf.io.gfile.exists(found_file):
         config, entries = model_config.read(found_file)

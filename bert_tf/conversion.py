@@ -144,7 +144,7 @@ def _checkpoint(settings: ConversionSettings) -> str:
         return path
     path = sweep_results.best_folder(path, allow_unfinished=False)
     is_run = run_record.exists(path)
-    newest = checkpoint_folder.find(path) if is_run else None
+    newest = checkpoint_folder.newest_intact(path) if is_run else None
     if not newest or not newest.prefix:
         return path
     return chosen_checkpoint.choose(path, newest, settings.use_checkpoint).prefix

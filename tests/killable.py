@@ -253,7 +253,7 @@ def save_twice(folder: str) -> None:
 
     step, values = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([50_000]))
     checkpoint = tf.train.Checkpoint(global_step=step, values=values)
-    found = checkpoint_folder.find(folder)
+    found = checkpoint_folder.newest_intact(folder)
     if found.prefix:
         checkpoint.restore(found.prefix).assert_existing_objects_matched()
     checkpoint_folder.tidy(folder, found)

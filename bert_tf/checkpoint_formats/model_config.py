@@ -69,7 +69,7 @@ def read(path: str) -> tuple[BertConfig, dict]:
         raise InputError(f"{path}: {error}") from error
 
 
-def find(folder: str, first: str = ORIGINAL_NAME) -> str:
+def find_file(folder: str, first: str = ORIGINAL_NAME) -> str:
     """Returns the path of a folder's configuration. If there is no configuration, returns the path of the file `first`.
     `first`: the file name that takes precedence over the file names of other formats."""
     order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)

@@ -169,7 +169,7 @@ def _initialize(run: PreparedRun, objective: FineTuningObjective) -> str:
 def _restore(run: PreparedRun, model: FineTunedBert) -> int:
     """Restores a model from the checkpoint that the settings choose; returns the checkpoint's step."""
     settings, folder = run.settings, run.settings.output_dir
-    found = resume.find(folder, run.strategy)
+    found = resume.shared_checkpoint(folder, run.strategy)
     run_folder.check_finished(folder, found.step, settings.allow_unfinished)
     chosen = chosen_checkpoint.choose(folder, found, settings.use_checkpoint)
     run.task.check_checkpoint(folder, chosen.step)
@@ -188,7 +188,7 @@ def _check_batches(run: PreparedRun) -> None:
 def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     """Trains the trials of a sweep; each trial is a separate run, but the data is read and encoded only once."""
     settings = run.settings
-    results = sweep.find(settings, run.task)
+    results = sweep.find_results(settings, run.task)
     for trial in results.trials:
         of_trial = dataclasses.replace(run, settings=sweep.trial_settings(settings, trial))
         _check_batches(of_trial)
@@ -238,7 +238,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         run_folder.warn_if_unfinished(_initialize(run, objective))
     elif not checkpoint_folder.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")
-    found = resume.find(settings.output_dir, strategy)
+    found = resume.shared_checkpoint(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
     if settings.do_eval and found.step < num_train_steps:
         run.task.check_checkpoint(settings.output_dir, num_train_steps)
@@ -326,7 +326,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     no outputs of this step, the model runs, and its outputs are added to `dev_outputs`. The files are always written,
     because the existing files may belong to another step."""
     settings, folder = run.settings, run.settings.output_dir
-    data = evaluated_data.find(folder, run.data_ids["dev"], dev=run.data_ids["dev"])
+    data = evaluated_data.in_folder(folder, run.data_ids["dev"], dev=run.data_ids["dev"])
     if not data.is_dev:
         evaluated_data.refuse_tuning(settings)
     is_new = step not in dev_outputs
@@ -355,7 +355,7 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
-    data = evaluated_data.find(folder, run.data_ids["test"])
+    data = evaluated_data.in_folder(folder, run.data_ids["test"])
     evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     if run.task.is_labeled(split.examples) and not run.evaluates_same_examples:
         task = run.task.without_tuning(folder)

@@ -152,7 +152,7 @@ def _write(
             evaluated_data.write_predictions(folder, data, task, split, predictions)
     if "test" in means:
         split, predictions = task.by_example(run.splits["test"], means["test"])
-        data = evaluated_data.find(folder, run.data_ids["test"], _dev_of(members))
+        data = evaluated_data.in_folder(folder, run.data_ids["test"], _dev_of(members))
         evaluated_data.write_predictions(folder, data, task, split, predictions)
         if task.is_labeled(split.examples):
             task = task.without_tuning(folder)
@@ -162,7 +162,7 @@ def _write(
 
 def _dev_data(run: PreparedRun, settings: FineTuningSettings, members: Sequence[Member]) -> EvaluatedData:
     data = run.data_ids["dev"]
-    return evaluated_data.find(settings.output_dir, data, _dev_of(members) or data)
+    return evaluated_data.in_folder(settings.output_dir, data, _dev_of(members) or data)
 
 
 def _dev_of(members: Sequence[Member]) -> str:

@@ -58,7 +58,7 @@ def is_same(one: str, other: str) -> bool:
     return metrics_file.content_of(one) == metrics_file.content_of(other)
 
 
-def find(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
+def in_folder(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of an evaluation or a prediction.
     `data`: identity of the data; see `identify`.
     `dev`: identity of the dev data; used only if `output_dir` has no record of dev data. "" if unknown."""

@@ -23,7 +23,7 @@ from bert_tf.training.metrics import Metric
 
 # The value of a head's attribute `reads` if the head reads the activations of several layers instead of an
 # output of the encoder; see `Task.head`.
-ACTIVATIONS = "activations"
+READS_ACTIVATIONS = "activations"
 _LM_LOSS = Metric("lm_loss", "lm loss", "language_model", title="loss of the language model, nats")
 _TEACHER_LOSS = Metric("teacher_loss", "teacher loss", "teacher", title="loss of the teacher's outputs")
 
@@ -70,7 +70,7 @@ class FineTunedBert(keras.Model):
         activations, the dict also has the encoder's outputs. For packed inputs, the encoder's outputs are packed too.
         """
         head = self.task_head
-        if head.reads == ACTIVATIONS:
+        if head.reads == READS_ACTIVATIONS:
             read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
             mask = row_columns(inputs)["read_mask"]
             return {"logits": head(read, read_mask=mask, training=training, seed=seed)}

@@ -69,7 +69,7 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
     )
 
 
-def find(settings: FineTuningSettings, task: Task) -> Results:
+def find_results(settings: FineTuningSettings, task: Task) -> Results:
     """Returns the state of a new or resumed sweep: the recorded trials, and the trials that the command adds."""
     folder = settings.output_dir
     if checkpoint_folder.prefixes(folder):
@@ -119,7 +119,7 @@ def train(
 ) -> Results:  # fmt: skip
     """Trains the trials that are not trained yet, and records each result. Only the best trial keeps its checkpoints.
     `strategy`: strategy of the training; all workers call this function.
-    `results`: the state of the sweep; see `find`.
+    `results`: the state of the sweep; see `find_results`.
     `run_trial`: function that trains a trial and returns its metrics on the dev data, the main metric first."""
     folder, higher_is_better = settings.output_dir, {each.name: each.higher_is_better for each in task.metrics}
     workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(results)})

@@ -99,7 +99,7 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     strategies.check_batch_sizes(strategy, settings)
     shown = find_rows(settings, config, data) if settings.do_eval else ([], [])
     eval_fingerprint = identity.fingerprint(data.eval_files) if settings.do_eval else ()
-    taught_by = teacher.find(settings, config, data)
+    taught_by = teacher.open_teacher(settings, config, data)
     phase = _phase(settings, config, data, taught_by)
     return _Prepared(settings, config, data, phase, shown, eval_fingerprint, taught_by)
 
@@ -114,7 +114,7 @@ def _train(
     """Trains and evaluates, starting from the folder's newest checkpoint."""
     settings, config, data = prepared.settings, prepared.config, prepared.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
-    found = resume.find(folder, strategy)
+    found = resume.shared_checkpoint(folder, strategy)
     start = resume.start_position(folder, prepared.phase, found)
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start, parts, prepared.teacher)

@@ -144,7 +144,7 @@ def find_rows(
 def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict]) -> dict[str, float]:
     """Evaluates a folder's latest checkpoint.
     `evaluation`: function that evaluates the trainer's weights and returns the metrics."""
-    found = resume.find(folder, trainer.strategy)
+    found = resume.shared_checkpoint(folder, trainer.strategy)
     _refuse_untrained_head(folder, trainer)
     with trainer.strategy.scope():
         trainer.checkpoint.restore(found.prefix).expect_partial()

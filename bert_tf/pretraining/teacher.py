@@ -13,7 +13,7 @@ from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import PretrainingSettings
 
 
-def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> OpenCheckpoint | None:
+def open_teacher(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> OpenCheckpoint | None:
     """Returns the checkpoint of `--teacher`; None if the command does not distill.
     Raises InputError: the checkpoint has no masked-LM head, or another vocabulary or direction than the student."""
     if not settings.distills:
@@ -35,7 +35,7 @@ def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingDat
 
 
 def load(contents: OpenCheckpoint) -> BertPretrainer:
-    """Returns the model of a checkpoint that `find` returned."""
+    """Returns the model of a checkpoint that `open_teacher` returned."""
     model = BertPretrainer(contents.require_config())
     checkpoints.initialize(model, contents.source)
     return model

@@ -65,7 +65,7 @@ def numbered(folder: str) -> dict[int, str]:
     return {step_of(prefix): prefix for prefix in prefixes(folder)}
 
 
-def find(folder: str) -> ResumePoint:
+def newest_intact(folder: str) -> ResumePoint:
     """Finds the newest intact checkpoint. The function reads every byte of a checkpoint and verifies the checksums. A
     warning names the damaged checkpoints that are skipped."""
     reasons = {}
@@ -184,7 +184,7 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
 def tidy(folder: str, found: ResumePoint) -> None:
     """Cleans up a locked folder before training. Deletes the partial files that a killed process left, and moves
     damaged checkpoints into `damaged/`.
-    `found`: the result of `find`."""
+    `found`: the result of `newest_intact`."""
     _move_to_damaged(folder, found.prefix, found.damaged)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best_weights(folder))}
     for name in tf.io.gfile.listdir(folder):

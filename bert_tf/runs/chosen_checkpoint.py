@@ -16,7 +16,7 @@ _LAST = "--use_checkpoint=last"
 def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
     """Chooses the checkpoint of a finished run. Without `run.json`, the function assumes that the run is finished."""
     checkpoint_folder.check_there(folder)
-    newest = checkpoint_folder.find(folder)
+    newest = checkpoint_folder.newest_intact(folder)
     if run_record.exists(folder):
         run_folder.check_finished(folder, newest.step, allow_unfinished)
     return choose(folder, newest, use)

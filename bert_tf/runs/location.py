@@ -76,7 +76,7 @@ def _in_folder(folder: str) -> Location:
         raise InputError(f"{folder}: has .h5 files in several parts, which are not read; {NO_PICKLES}")
     if saved_models.FILE_NAME in names:
         return Location(os.path.join(folder, "variables", "variables"), False)
-    newest = checkpoint_folder.find(folder)
+    newest = checkpoint_folder.newest_intact(folder)
     if newest.prefix:
         return Location(chosen_checkpoint.best(folder, newest, f"its own path, {newest.prefix}").prefix, False)
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]

@@ -14,9 +14,9 @@ from bert_tf.runs.checkpoint_folder import ResumePoint
 from bert_tf.training.trainer import Trainer
 
 
-def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
+def shared_checkpoint(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
     """Finds the checkpoint to resume from, and checks that all workers see the same checkpoint."""
-    point = checkpoint_folder.find(folder)
+    point = checkpoint_folder.newest_intact(folder)
     workers.check_same_folder(strategy, folder, point.step)
     return point
 

@@ -122,7 +122,7 @@ def test_a_killed_run_ends_early_with_the_same_best(folder, vocab_file, tmp_path
 
         def scores(self, split, predictions):
             # evaluations follow a checkpoint of their weights
-            step = steps.setdefault(predictions.tobytes(), checkpoint_folder.find(str(tmp_path)).step)
+            step = steps.setdefault(predictions.tobytes(), checkpoint_folder.newest_intact(str(tmp_path)).step)
             evaluated.append(step)
             if evaluated == [2, 4]:
                 raise Killed
@@ -130,7 +130,9 @@ def test_a_killed_run_ends_early_with_the_same_best(folder, vocab_file, tmp_path
 
     with pytest.raises(Killed):
         run_finetuning(run, lambda _: Scored(folder))
-    assert checkpoint_folder.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
+    assert checkpoint_folder.newest_intact(str(tmp_path)).step == 4 and list(
+        evaluations.read(str(tmp_path)).scores
+    ) == [2]
     assert run_finetuning(run, lambda _: Scored(folder))["exact_rows"] == 0.5
     assert evaluated == [2, 4, 4, 7, 9, 4]
     assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files belong to the best step"

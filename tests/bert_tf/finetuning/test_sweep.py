@@ -128,7 +128,7 @@ class Trials:
 def train_sweep(output, run_trial, *flags):
     given = parsed(output, f"--sweep_learning_rates={','.join(map(str, RATES))}", *flags)
     task = FindTheWord("nowhere")
-    results = sweep.find(given, task)
+    results = sweep.find_results(given, task)
     return dict(sweep.train(given, task, strategies.make_strategy(given), results, run_trial).best.scores)
 
 

@@ -75,8 +75,8 @@ def test_same_bits_after_repeated_kills(data, server, finished, tmp_path):
         code = server.do("pretrain", command(data, folder), count_file=str(tmp_path / "count"), **how)
         assert code in (0, -signal.SIGKILL), server.log
         kills += code != 0
-        step = checkpoint_folder.find(str(folder)).step
-        assert step >= before and not checkpoint_folder.find(str(folder)).damaged
+        step = checkpoint_folder.newest_intact(str(folder)).step
+        assert step >= before and not checkpoint_folder.newest_intact(str(folder)).damaged
         before = step
     assert kills >= 4 and before < STEPS
     assert server.do("pretrain", command(data, folder)) == 0, server.log
@@ -102,7 +102,7 @@ def test_packed_dynamic_rows_end_with_the_same_bits(data, server, tmp_path):
         code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
         assert code == (-signal.SIGKILL if how else 0), server.log
         if how:
-            assert checkpoint_folder.find(str(tmp_path / folder)).step == 20
+            assert checkpoint_folder.newest_intact(str(tmp_path / folder)).step == 20
     assert_same_weights(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
 
 
@@ -133,7 +133,7 @@ def test_signal_saves_at_next_step_and_sets_exit_code(data, server, finished, tm
     # training takes long enough for the signal to arrive during it
     given = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
     assert server.do("pretrain", given, at_loop=[number, 2]) == code, server.log
-    step = checkpoint_folder.find(str(tmp_path)).step
+    step = checkpoint_folder.newest_intact(str(tmp_path)).step
     assert 0 < step < 100000
     assert server.log.splitlines()[-1] == "stopped; run the same command again to continue"
     assert f"saved {tmp_path}/ckpt-{step}" in server.log
@@ -142,7 +142,7 @@ def test_signal_saves_at_next_step_and_sets_exit_code(data, server, finished, tm
 def test_resume_after_signal_gives_same_bits(data, server, finished, tmp_path):
     code = server.do("pretrain", command(data, tmp_path, "--iterations_per_loop=3"), at_loop=[signal.SIGTERM, 5])
     assert code == 143, server.log
-    step = checkpoint_folder.find(str(tmp_path)).step
+    step = checkpoint_folder.newest_intact(str(tmp_path)).step
     assert EVERY < step < 2 * EVERY
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     assert_same_weights(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
@@ -155,7 +155,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(data, server, finished, tmp_path
         said
     )
     assert "Traceback" not in server.log
-    found = checkpoint_folder.find(str(tmp_path))
+    found = checkpoint_folder.newest_intact(str(tmp_path))
     assert found.step == 0 and not found.damaged and not [*tmp_path.glob("saving*")]
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     assert_same_weights(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
@@ -170,7 +170,7 @@ def test_kills_while_saving_leave_newest_and_best(server, tmp_path):
         event += 1
         code = server.do("save_twice", str(folder), event=event, count_file=count_file)
         said = [int(line.split()[1]) for line in server.log.splitlines() if line.startswith("saved")]
-        found = checkpoint_folder.find(str(folder))
+        found = checkpoint_folder.newest_intact(str(folder))
         assert not found.damaged and found.step in (max([saved, *said]), max([saved, *said]) + 1)
         saved = found.step
         if found.prefix:

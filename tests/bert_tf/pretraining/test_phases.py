@@ -55,7 +55,7 @@ def both(runs, tmp_path_factory):
 @pytest.mark.slow
 def test_a_second_command_continues_on_longer_rows(both, caplog):
     out, results = both
-    assert checkpoint_folder.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert checkpoint_folder.newest_intact(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval_on_training_data")
     # each phase evaluates on its own rows at its start and at its end
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
@@ -75,7 +75,7 @@ def test_the_second_command_resumes(runs, both, tmp_path):
     entries = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
     (out / "metrics.jsonl").write_text("".join(line for line in entries if json.loads(line)["step"] < 6))
     run_pretraining(settings(runs, out, *second(runs), *EVALUATED))
-    assert checkpoint_folder.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert checkpoint_folder.newest_intact(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     assert rates(out) == pytest.approx(RATES, rel=1e-5)
     before = (out / "metrics.jsonl").read_text()
     run_pretraining(settings(runs, out, *second(runs), EVERY_STEP))

@@ -165,13 +165,13 @@ def test_refuses_last_checkpoint_that_evaluates_to_nan(data, tmp_path):
     refused = r"the last checkpoint of .*run is unusable: .*not finite \(.*loss"
     with pytest.raises(InputError, match=refused):
         run(data, tmp_path / "run", *train, "--do_eval")
-    assert checkpoint_folder.find(f"{tmp_path}/run").step == 0
+    assert checkpoint_folder.newest_intact(f"{tmp_path}/run").step == 0
     for path in (tmp_path / "run/damaged/0").iterdir():
         path.rename(tmp_path / "run" / path.name)
     (tmp_path / "run/checkpoint").unlink()
     with pytest.raises(InputError, match=refused):
         run(data, tmp_path / "run", "--do_eval")
-    assert checkpoint_folder.find(f"{tmp_path}/run").step == 1, "an evaluation changes nothing"
+    assert checkpoint_folder.newest_intact(f"{tmp_path}/run").step == 1, "an evaluation changes nothing"
 
 
 @pytest.mark.slow

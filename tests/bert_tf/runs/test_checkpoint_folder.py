@@ -60,7 +60,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_checkpoint_before_a_damaged_one_is_used(folder, damage, caplog):
     DAMAGES[damage](folder, 6)
-    assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
+    assert checkpoint_folder.newest_intact(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith(f"{folder}/ckpt-6: ")
     assert line.endswith(f"; using {folder}/ckpt-3, the newest intact checkpoint")
@@ -76,7 +76,7 @@ def test_the_newest_is_found_without_its_index(folder, text):
     (folder / "checkpoint").unlink()
     if text is not None:
         (folder / "checkpoint").write_text(text, encoding="latin-1")
-    found = checkpoint_folder.find(str(folder))
+    found = checkpoint_folder.newest_intact(str(folder))
     assert (found.prefix, found.step, found.position) == (f"{folder}/ckpt-6", 6, Position(1, 2, 6))
     checkpoint_folder.tidy(str(folder), found)
     assert checkpoint_folder.save(str(folder), checkpoint(9), 9) == tf.train.latest_checkpoint(str(folder))
@@ -84,7 +84,7 @@ def test_the_newest_is_found_without_its_index(folder, text):
 
 def test_an_older_one_that_a_person_names_is_taken(folder):
     (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
+    assert checkpoint_folder.newest_intact(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
 
 
 def test_only_damaged_checkpoints_are_reported(folder, tmp_path):
@@ -92,8 +92,8 @@ def test_only_damaged_checkpoints_are_reported(folder, tmp_path):
         DAMAGES[damage](folder, step)
     message = rf"^{re.escape(str(folder))}: all checkpoints are damaged \(.*ckpt-6.*ckpt-3.*ckpt-0"
     with pytest.raises(InputError, match=message):
-        checkpoint_folder.find(str(folder))
-    assert checkpoint_folder.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
+        checkpoint_folder.newest_intact(str(folder))
+    assert checkpoint_folder.newest_intact(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
     with pytest.raises(InputError, match="nothing: no such folder"):
         checkpoint_folder.check_there(str(tmp_path / "nothing"))
 
@@ -102,11 +102,11 @@ def test_damaged_checkpoints_are_kept_aside(folder):
     for turn in range(2):
         DAMAGES["a byte of the data"](folder, 6)
         damaged = data(folder, 6).read_bytes()
-        checkpoint_folder.tidy(str(folder), checkpoint_folder.find(str(folder)))
+        checkpoint_folder.tidy(str(folder), checkpoint_folder.newest_intact(str(folder)))
         assert (folder / "damaged" / str(turn) / "ckpt-6.data-00000-of-00001").read_bytes() == damaged
-        assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
+        assert checkpoint_folder.newest_intact(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
         checkpoint_folder.save(str(folder), checkpoint(6), 6)
-        assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
+        assert checkpoint_folder.newest_intact(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
 
 
 def test_tidy_removes_only_what_a_kill_left(folder):
@@ -116,7 +116,7 @@ def test_tidy_removes_only_what_a_kill_left(folder):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("x")
     before = sorted(path.name for path in folder.rglob("*"))
-    checkpoint_folder.tidy(str(folder), checkpoint_folder.find(str(folder)))
+    checkpoint_folder.tidy(str(folder), checkpoint_folder.newest_intact(str(folder)))
     gone = {"saving.tmp-0123", "ckpt-9_temp", *(os.path.basename(name) for name in left)}
     assert sorted(path.name for path in folder.rglob("*")) == [name for name in before if name not in gone]
 
@@ -164,7 +164,9 @@ def test_the_best_weights_are_kept_while_best(evaluated):
         size = size or sum(tf.io.gfile.stat(path).length for path in tf.io.gfile.glob(f"{folder}/ckpt-1.data*"))
         assert sorted(checkpoint_folder.numbered(folder)) == [step - 1, step][-step:]
         assert [step_of(path) for path in checkpoint_folder.best_weights(folder)] == [2] * (step > 3)
-        assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == {1: 1, 5: 5}.get(step, 2)
+        assert chosen_checkpoint.best(folder, checkpoint_folder.newest_intact(folder), "").step == {1: 1, 5: 5}.get(
+            step, 2
+        )
     (weights,) = tf.io.gfile.glob(f"{folder}/best-2.data*")
     assert tf.io.gfile.stat(weights).length < size / 2, "of three values for each weight, one"
     assert not of_optimizer(tf.train.load_checkpoint(f"{folder}/best-2").get_variable_to_shape_map())
@@ -174,12 +176,12 @@ def test_the_best_weights_are_kept_while_best(evaluated):
     status.assert_existing_objects_matched().expect_partial()
     assert np.unique(np.concatenate([variable.numpy().ravel() for variable in model.variables])) == [2]
     os.truncate(f"{folder}/ckpt-5.index", 100)
-    assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == 2, (
+    assert chosen_checkpoint.best(folder, checkpoint_folder.newest_intact(folder), "").step == 2, (
         "of the steps up to 4, to which training falls back"
     )
     os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
     with pytest.raises(InputError, match=r"best checkpoint .* cannot be used \(.*best-2: cannot be read"):
-        chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "")
+        chosen_checkpoint.best(folder, checkpoint_folder.newest_intact(folder), "")
 
 
 def test_a_failed_save_deletes_nothing_good(folder, monkeypatch):
@@ -194,7 +196,7 @@ def test_a_failed_save_deletes_nothing_good(folder, monkeypatch):
     message = r"ckpt-9: cannot be saved \(No space left on device\); earlier checkpoints are intact"
     with pytest.raises(InputError, match=message):
         checkpoint_folder.save(str(folder), checkpoint(9), 9)
-    assert sorted(os.listdir(folder)) == before and checkpoint_folder.find(str(folder)).step == 6
+    assert sorted(os.listdir(folder)) == before and checkpoint_folder.newest_intact(str(folder)).step == 6
 
 
 @pytest.mark.parametrize("where", ["the reader", "the files"])
@@ -212,7 +214,7 @@ def test_unreadable_is_not_damaged(folder, monkeypatch, where):
         monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
     message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; fix"
     with pytest.raises(InputError, match=message):
-        checkpoint_folder.find(str(folder))
+        checkpoint_folder.newest_intact(str(folder))
     assert sorted(os.listdir(folder)) == before
 
 

@@ -130,14 +130,14 @@ LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_
 def test_a_stopped_run_names_its_step_and_checkpoint(runs, tmp_path):
     with pytest.raises(InputError) as stopped:
         run_pretraining(settings(runs, tmp_path, *LONG))
-    found, message = checkpoint_folder.find(str(tmp_path)), str(stopped.value)
+    found, message = checkpoint_folder.newest_intact(str(tmp_path)), str(stopped.value)
     failed = int(re.match(r"loss or gradient of step (\d+) is not finite", message)[1])
     assert found.step == (failed - 1) // 5 * 5 < failed
     assert f"the last good checkpoint is {found.prefix};" in message and "--skip_non_finite_steps" in message
     assert "diverged" in message
 
     run_pretraining(settings(runs, tmp_path, *LONG, "--skip_non_finite_steps"))
-    assert checkpoint_folder.find(str(tmp_path)).step == 40
+    assert checkpoint_folder.newest_intact(str(tmp_path)).step == 40
     lines = [entry for entry in metrics_file.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
     updates = tf.train.load_variable(str(tmp_path / "ckpt-40"), "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE")
@@ -152,4 +152,4 @@ def test_no_checkpoint_of_non_finite_weights(runs, tmp_path):
         run_pretraining(
             settings(runs, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
         )
-    assert checkpoint_folder.find(str(tmp_path)).step == 0
+    assert checkpoint_folder.newest_intact(str(tmp_path)).step == 0

@@ -70,7 +70,7 @@ def test_a_run_starts_from_another_projects_checkpoint(runs, finished, tmp_path)
     assert not (tmp_path / "third").exists()
     shutil.rmtree(tmp_path / "tf1")
     assert run_pretraining(settings(runs, tmp_path / "second", *start, "--num_train_steps=2", "--do_eval"))
-    assert checkpoint_folder.find(str(tmp_path / "second")).step == 2
+    assert checkpoint_folder.newest_intact(str(tmp_path / "second")).step == 2
     run_pretraining(settings(runs, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
 
 
@@ -276,5 +276,5 @@ def test_a_run_in_an_object_store_resumes(runs, tmp_path):
     run_pretraining(settings(runs, f"{store}/run", "--num_train_steps=3", "--num_warmup_steps=0"))
     (tmp_path / "run/ckpt-3.index").rename(tmp_path / "gone")
     whole = run_pretraining(settings(runs, f"{store}/run", "--num_train_steps=3", "--num_warmup_steps=0", "--do_eval"))
-    assert checkpoint_folder.find(f"{store}/run").step == 3
+    assert checkpoint_folder.newest_intact(f"{store}/run").step == 3
     assert losses(tmp_path / "run")[-1] > 0 and np.isfinite(whole["loss"])

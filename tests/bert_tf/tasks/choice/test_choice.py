@@ -260,7 +260,7 @@ def test_resumed_and_replicated_runs_are_equal(folder, vocab_file, tmp_path):
     shutil.copytree(tmp_path / "one", tmp_path / "cut")
     for path in [*(tmp_path / "cut").glob("ckpt-11.*"), tmp_path / "cut/checkpoint"]:  # 30 examples * 3 epochs / 8
         path.unlink()
-    assert checkpoint_folder.find(str(tmp_path / "cut")).position == (1, 18, 0), "counted in examples"
+    assert checkpoint_folder.newest_intact(str(tmp_path / "cut")).position == (1, 18, 0), "counted in examples"
     run_swag(settings(folder, vocab_file, tmp_path / "cut", *flags))
     assert_same_weights(tmp_path / "cut/ckpt-11", tmp_path / "one/ckpt-11")
     more = ["--distribution_strategy=mirrored", "--gradient_accumulation_steps=2"]

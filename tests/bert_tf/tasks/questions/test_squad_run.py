@@ -158,7 +158,7 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
     assert 6 <= sum(not text for text in answers.values()) <= 10 and odds.keys() == answers.keys()
     assert all((odds[id_] > scores["null_threshold"]) == (not text) for id_, text in answers.items())
     kept = json.loads((folder / "null_threshold.json").read_text())
-    last = checkpoint_folder.find(str(folder)).step
+    last = checkpoint_folder.newest_intact(str(folder)).step
     assert (kept["step"], kept["null_score_diff_threshold"]) == (last, scores["null_threshold"])
     assert description.read(str(folder)).parameters == {"version_2_with_negative": True}
 
@@ -213,7 +213,7 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
         )  # fmt: skip
         logits.append(start_logits(folder))
     out = tmp_path / "ensemble"
-    prefixes = [checkpoint_folder.find(str(folder)).prefix for folder in (trained[0], second)]
+    prefixes = [checkpoint_folder.newest_intact(str(folder)).prefix for folder in (trained[0], second)]
     members = f"--ensemble_checkpoints={prefixes[0]},{second}"
     command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", members]
     exact = ["--n_best_size=1000", "--exact_answer_offsets"]
@@ -326,10 +326,10 @@ def test_same_bits_after_repeated_kills(inputs, vocab_file, tmp_path):
     ):
         code = server.do("squad", command(killed), count_file=str(tmp_path / "count"), **how)
         kills += code != 0
-        seen.append(checkpoint_folder.find(str(killed)).step)
-    assert kills >= 3 and seen == sorted(seen) and seen[-1] < checkpoint_folder.find(str(whole)).step
+        seen.append(checkpoint_folder.newest_intact(str(killed)).step)
+    assert kills >= 3 and seen == sorted(seen) and seen[-1] < checkpoint_folder.newest_intact(str(whole)).step
     assert server.do("squad", command(killed)) == 0, server.log
-    assert_same_weights(*(checkpoint_folder.find(str(folder)).prefix for folder in (killed, whole)))
+    assert_same_weights(*(checkpoint_folder.newest_intact(str(folder)).prefix for folder in (killed, whole)))
     for name in ("predictions.json", "eval_results.txt"):
         assert (killed / name).read_text() == (whole / name).read_text()
     server.close()
