@@ -226,7 +226,7 @@ def squad_task(command: Command) -> SquadTask:
     has_unanswerable = of_model["version_2_with_negative"]
     # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.
     uses_tuned = settings.null_score_diff_threshold is None and squad_results.NULL_THRESHOLD.path(command.results_dir)
-    value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.values
+    value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.of_data
     sizes = value_of("n_best_size", "max_answer_length")
     decoding = Decoding(
         **sizes,
