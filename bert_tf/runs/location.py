@@ -25,7 +25,7 @@ class Location:
 
     # prefix of a TensorFlow checkpoint, or path of a file of Hugging Face or KerasHub: safetensors, its index, or .h5
     path: str
-    is_foreign_file: bool  # whether the file is in Hugging Face's format
+    is_foreign_file: bool  # whether the path is a file of Hugging Face or KerasHub, not a prefix
 
     @property
     def folder(self) -> str:
