@@ -5,7 +5,6 @@ for `run_embeddings`.
 """
 
 import functools
-import math
 import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -17,19 +16,17 @@ import tensorflow as tf
 from bert_tf import report, teachers
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
-from bert_tf.core.json_lines import without_surrogates
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.dev_share import check_dev
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split
-from bert_tf.finetuning.task_data import TaskData
 from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
-from bert_tf.tasks import tables
+from bert_tf.rows import Row
+from bert_tf.rows.memory import rows_of
 from bert_tf.tasks.embeddings import data
-from bert_tf.tasks.embeddings.data import Texts
 from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, EmbeddingTask, embedding_task
 from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tasks.embeddings.retrieval import normalized
@@ -102,16 +99,16 @@ class TextEmbedder(FinishedRun):
         given = ["dev"] * (dev is not None) + [name for name in ("eval_data_path", "dev_share") if settings.get(name)]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)}: each gives the dev data; drop all but one")
-        found = {"train": _examples(examples, "examples")} | ({} if dev is None else {"dev": _examples(dev, "dev")})
+        rows = {"train": _rows(examples, "examples")} | ({} if dev is None else {"dev": _rows(dev, "dev")})
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
         flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": bool(given)}
         parsed = of_keywords(EmbeddingSettings, paths | flags | settings)
-        files = data.text_data("", parsed.data_paths)
-        if parsed.eval_data_path:
-            found["dev"] = files.load("dev")
+        texts = data.in_memory(rows, data.text_data("", parsed.data_paths))
+        for split in rows:
+            data.form_of(texts.load(split))
         command = Command.of(parsed)
-        task = embedding_task(command, _task_data(found, files))
-        check_dev(command, task, "".join(given), "dev" in found)
+        task = embedding_task(command, texts)
+        check_dev(command, task, "".join(given), texts.source.has_dev)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
         report.conclude(parsed.output_dir, scores, "encode(texts), export(folder)")
@@ -155,7 +152,7 @@ class TextEmbedder(FinishedRun):
         Raises:
           InputError: an example is invalid, or the examples are single texts.
         """
-        found = _examples(examples, "examples")
+        found = data.of_rows(_rows(examples, "examples"), "examples", "train")
         if data.form_of(found) == data.TEXTS:
             raise InputError("examples: single texts cannot be evaluated; give pairs or scored pairs")
         task = EmbeddingTask(files=VectorFiles(**self._trained.description.parameters))
@@ -167,43 +164,26 @@ class TextEmbedder(FinishedRun):
         return FeatureExtractor(self._trained.checkpoint, sentence_vectors=True)
 
 
-def _task_data(found: Mapping[str, Sequence[Any]], files: TaskData) -> TaskData:
-    """Returns the data of the splits in `found`; `files` names the unlabeled data, and a dev file if there is one."""
-
-    def load(split: str) -> Sequence[Any]:
-        if split not in found:
-            raise InputError(f"there are no {split} {_IN_MEMORY}; give dev to evaluate, or call encode for vectors")
-        return found[split]
-
-    return TaskData(
-        load=load, has_dev="dev" in found, strata=files.strata, unlabeled=files,
-        titles=lambda split: files.title("dev") if split == "dev" and files.has_dev else f"{split} {_IN_MEMORY}",
-        own_fingerprint=lambda split: [data.id_of(found[split])],
-    )  # fmt: skip
-
-
-def _examples(given: Iterable, name: str) -> list[Texts]:
-    given = given if hasattr(given, "__len__") else list(given)
-    rows = tables.rows_of(given)
-    if isinstance(given, (str, Set)) or not len(given if rows is None else rows):
+def _rows(examples: Iterable, name: str) -> list[Row]:
+    """Returns the rows of a table, or of examples in a list."""
+    examples = examples if hasattr(examples, "__len__") else list(examples)
+    table = rows_of(examples)
+    if isinstance(examples, (str, Set)) or not len(examples if table is None else table):
         raise InputError(f"{name}: give a list with at least one example")
-    if rows is not None:
-        return data.of_rows([(f"{name}[{number}]", row) for number, row in enumerate(rows)], name, "train")
-    found = [_example(one, f"{name}[{number}]") for number, one in enumerate(given)]
-    data.form_of(found)
-    return found
+    if table is not None:
+        return [(f"{name}[{number}]", row) for number, row in enumerate(table)]
+    return [(f"{name}[{number}]", _row(one, f"{name}[{number}]")) for number, one in enumerate(examples)]
 
 
-def _example(given: Any, place: str) -> Texts:
-    parts = given if isinstance(given, (tuple, list, np.ndarray)) else (given,)
-    parts = [without_surrogates(part) if isinstance(part, str) else part for part in parts]
-    score = len(parts) == 3 and isinstance(parts[2], numbers.Real) and not isinstance(parts[2], bool)
-    if score and not math.isfinite(parts[2]):
-        raise InputError(f"{place}: the score is {parts[2]!r}; give a finite number")
-    texts = parts[:2] if score else parts
+def _row(example: Any, place: str) -> Mapping[str, Any]:
+    """Returns an example with the names of the columns of a file."""
+    parts = list(example) if isinstance(example, (tuple, list, np.ndarray)) else [example]
+    is_scored = len(parts) == 3 and isinstance(parts[2], numbers.Real) and not isinstance(parts[2], bool)
+    texts = parts[:2] if is_scored else parts
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         what = "one, two with a score, or an anchor, its positive and negatives"
         raise InputError(f"{place}: must be texts that are not empty: {what}")
-    form = data.SCORED if score else data.PAIRS if len(texts) > 1 else data.TEXTS
-    texts = (*texts, *texts) if form == data.TEXTS else tuple(texts)
-    return Texts(texts, form, float(parts[2]) if score else None, place=place)
+    if is_scored:
+        return {"sentence1": parts[0], "sentence2": parts[1], "score": parts[2]}
+    names = ("anchor", "positive", *(f"negative_{number}" for number in range(1, len(texts) - 1)))
+    return dict(zip(names, texts, strict=True)) if len(texts) > 1 else {"text": texts[0]}

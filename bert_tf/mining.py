@@ -19,7 +19,8 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.tasks import tables
+from bert_tf.rows import files
+from bert_tf.rows.text_files import decoded_lines
 from bert_tf.tasks.embeddings import data, retrieval
 from bert_tf.tasks.embeddings.data import PAIRS, TEXTS, Texts
 from bert_tf.tasks.embeddings.prompts import QUERY
@@ -29,7 +30,7 @@ from bert_tf.tasks.embeddings.settings import MiningSettings
 def mine(settings: MiningSettings) -> None:
     """Writes each pair with the negatives that were found for it, which may be fewer than were asked for."""
     storage.check_outputs([settings.output_file], read=[settings.input_file, *filter(None, [settings.corpus_file])])
-    pairs = data.read_table(settings.input_file, "train")
+    pairs = _read(settings.input_file)
     if not pairs or data.form_of(pairs) != PAIRS:
         raise InputError(f"--input_file={settings.input_file}: must hold pairs; give the columns anchor and positive")
     positives: dict[str, list[str]] = {}
@@ -59,16 +60,20 @@ def mine(settings: MiningSettings) -> None:
     _write(settings, pairs, found)
 
 
+def _read(path: str) -> list[Texts]:
+    return data.of_rows(list(data.rows_of_table(path)), path, "train")
+
+
 def _corpus(path: str) -> dict[str, str]:
     """Returns the texts of a corpus, each with its title, which is the beginning of the text, or ""."""
     if not path:
         return {}
     extension = os.path.splitext(path)[1].lower()
-    if not any(extension in known for known in tables.EXTENSIONS.values()):
-        return {line.strip(): "" for line in tables.decoded_lines(path) if line.strip()}
-    if tables.has_objects(path) and "_id" in next(tables.read_objects(path), (0, {}))[1]:
+    if not any(extension in known for known in files.EXTENSIONS.values()):
+        return {line.strip(): "" for line in decoded_lines(path) if line.strip()}
+    if files.has_objects(path) and "_id" in next(files.rows(path), ("", {}))[1]:
         return {f"{title} {text}".strip(): title for title, text in data.titled_texts(path).values()}
-    examples = data.read_table(path, "train")
+    examples = _read(path)
     if examples and data.form_of(examples) != TEXTS:
         raise InputError(f"--corpus_file={path}: holds {examples[0].form}; give one text per row in the column text")
     return {example.texts[0]: "" for example in examples}

@@ -20,7 +20,8 @@ from bert_tf.pretraining.fill_mask import BlankRow
 from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import ScoringSettings
 from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
-from bert_tf.tasks.classification.table_source import TextTable
+from bert_tf.tasks.classification.example import CLASSIFICATION
+from bert_tf.tasks.classification.own_data import COLUMN_FLAGS, table_data
 from bert_tf.tokenization import BertTokenizer
 
 _ROWS_AT_ONCE = 512
@@ -70,10 +71,9 @@ def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
     texts = settings.texts_of_labels
     if not texts:
         return choice_data("", {"test": (path,)}).read("test")
-    columns = {"text_a_column": settings.text_column, "text_b_column": "", "label_column": settings.label_column}
-    table = TextTable(columns | {"has_header": True, "quoted": None})
+    flags = dict(zip(COLUMN_FLAGS, (settings.text_column, "", settings.label_column, True, None, ","), strict=True))
     labels, examples = list(texts), []
-    for text in table.data("", {"test": (path,)}, "").data.load("test"):
+    for text in table_data(flags, "", {"test": (path,)}, CLASSIFICATION).data.load("test"):
         if text.label is not None and text.label not in texts:
             raise InputError(
                 f"{text.place}: the label {text.label!r} has no text in --label_texts, which names "

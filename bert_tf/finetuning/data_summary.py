@@ -17,11 +17,13 @@ _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 def log(run: PreparedRun) -> None:
     """Logs a line for each split that a run reads, and warns if much text is lost."""
     settings, task = run.settings, run.task
-    for name, split in run.splits.items():
-        if name == "test" and split is run.splits.get("dev"):
+    for split_name, split in run.splits.items():
+        # The "dev" split of a command that only evaluates may be any file, such as a test set.
+        name = split_name if settings.do_train else task.data.title(split_name) or split_name
+        if split_name == "test" and split is run.splits.get("dev"):
             continue
         steps = ""
-        if name == "train" and not settings.sweep:
+        if split_name == "train" and not settings.sweep:
             steps = f", {run.num_train_steps():,} steps of {settings.train_batch_size}"
         if split.lengths is None or not len(split):
             continue

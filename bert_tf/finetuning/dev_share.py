@@ -21,15 +21,15 @@ def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None
     runs with different training seeds have the same dev data. Examples are the trials of a sweep and the models of an
     ensemble.
     `data`: data without held-out examples.
-    `has_dev`: whether there is a file with dev data; None for the data's `has_dev`."""
+    `has_dev`: whether there is a file with dev data; None for the source's `has_dev`."""
     settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
         return data
-    has_dev = data.has_dev if has_dev is None else has_dev
+    has_dev = data.source.has_dev if has_dev is None else has_dev
     if settings.dev_share is not None and has_dev:
+        there = ", ".join(data.source.files("dev"))
         raise InputError(
-            f"--dev_share={share}: there already is dev data ({', '.join(data.files('dev'))}); drop the flag, or "
-            "remove this file"
+            f"--dev_share={share}: there already is dev data ({there}); drop the flag, or remove this file"
         )
     data = dataclasses.replace(data, held_out=HeldOut(share, seed or 0, is_dev=not has_dev))
     if command.trained and settings.do_eval and not settings.do_train and not has_dev:

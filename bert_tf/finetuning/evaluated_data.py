@@ -9,7 +9,6 @@ Paper: appendix A.3 (choice on the dev set).
 """
 
 import dataclasses
-import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Split, Task
+from bert_tf.finetuning.task_data import fingerprint_of
 from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress, summaries
@@ -44,13 +44,8 @@ class EvaluatedData:
 
 
 def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
-    """Returns the identity of evaluated data: its name, its number of examples, and a hash of the examples' content.
-    The ids of the examples and the places of the files have no effect."""
-    content = hashlib.sha256()
-    for example in examples:
-        unnamed = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
-        content.update(repr(unnamed).encode("utf-8", "surrogatepass") + b"\0")
-    return f"{task.data.title(split)}, {len(examples):,} examples, {content.hexdigest()[:16]}"
+    """Returns the identity of evaluated data; see `fingerprint_of`."""
+    return fingerprint_of(task.data.title(split), examples)
 
 
 def is_same(one: str, other: str) -> bool:

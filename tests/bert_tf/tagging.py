@@ -31,7 +31,7 @@ def sentences(vocabulary, count, seed=0, longest=12, documents_of=0) -> list[Sen
             elif choice < 0.3 and tags[place] == "O":
                 drawn[place], tags[place + 1] = "in", "B-LOC"
         starts = bool(documents_of) and number % documents_of == 0
-        found.append(Sentence(tuple(drawn), tuple(repaired(tags)), line, starts))
+        found.append(Sentence(tuple(drawn), tuple(repaired(tags)), line, starts_document=starts))
         line += len(drawn) + 1
     return found
 

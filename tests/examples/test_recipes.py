@@ -58,7 +58,7 @@ def test_a_recipe_is_read_by_its_own_command(recipe):
             assert settings.max_seq_length <= config.max_position_embeddings
     if isinstance(settings, ClassifierSettings):
         task = find_task(settings)
-        assert settings.task_name in (task.name, "AX") and task.data.files("train")
+        assert settings.task_name in (task.name, "AX") and task.data.source.files("train")
 
 
 def test_every_task_has_recipe_with_published_scores():

@@ -9,15 +9,14 @@ import tensorflow as tf
 from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.tasks.questions import squad_file
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask
-from bert_tf.tasks.tagging import conll_files, running_text
-from bert_tf.tasks.tagging.conll_files import WordColumns
+from bert_tf.tasks.tagging import running_text
 from bert_tf.tokenization import BertTokenizer
 from export.kinds.questions import ServedQuestions
 from export.kinds.tagging import ServedTagging
 from tests.bert_tf.tagging import make_task
+from tests.bert_tf.tasks.reading import read
 from tests.small_configs import small_config
 
 pytestmark = pytest.mark.real
@@ -41,7 +40,7 @@ def predicted(task, examples, tokenizer, length):
 
 
 def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
-    questions = squad_file.read_questions(str(data_dir / "squad/xquad-en-dev-v2.0.json"))[:200]
+    questions = read("questions", data_dir / "squad/xquad-en-dev-v2.0.json", "test")[:200]
     task = SquadTask(Decoding(20, 30, True, exact_offsets=True))
     model, split, logits = predicted(task, questions, tokenizer, 256)
     described = description.describe(task, 256)
@@ -58,9 +57,9 @@ def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
 
 @pytest.mark.parametrize("name", ["wnut17-dev.conll", "conll2002-esp.testa"])
 def test_real_words_get_the_trainers_tags(data_dir, tokenizer, name):
-    read = conll_files.read_sentences(str(data_dir / "ner" / name), WordColumns())[:300]
+    found = read("tagging", data_dir / "ner" / name, repairs=True)[:300]
     # A space within a word would separate two words.
-    sentences = [dataclasses.replace(s, tags=None) for s in read if all(word.split() == [word] for word in s.words)]
+    sentences = [dataclasses.replace(s, tags=None) for s in found if all(word.split() == [word] for word in s.words)]
     task, texts = make_task(), tf.constant([" ".join(sentence.words) for sentence in sentences])
     for length in (128, 20):
         model, split, labels = predicted(task, sentences, tokenizer, length)

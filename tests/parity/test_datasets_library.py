@@ -8,11 +8,10 @@ from bert_tf import TextClassifier, TextEmbedder
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import memory_source
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.embeddings import data
-from bert_tf.tasks.questions import squad_file
 from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
+from tests.bert_tf.tasks.reading import read
 from tests.bert_tf.tasks_of_flags import find_task
 
 pytestmark = pytest.mark.torch
@@ -58,7 +57,7 @@ def test_questions_of_a_dataset_are_read(tmp_path):
     rows = {"id": ["a", "b"], "context": [context] * 2, "question": ["who?", "why?"],
             "answers": [answers, {"text": [], "answer_start": []}]}  # fmt: skip
     Dataset.from_dict(rows).to_json(tmp_path / "dev.jsonl")
-    first, second = squad_file.read_questions(f"{tmp_path}/dev.jsonl")
+    first, second = read("questions", f"{tmp_path}/dev.jsonl", "test")
     assert (first.id, first.context, first.text) == ("a", context, "who?")
     assert first.answers == (("man", 4), ("The man", 0)) and not first.is_impossible
     assert second.answers == () and second.is_impossible
@@ -80,10 +79,10 @@ def test_names_of_classes_say_which_pairs_are_right(names, tmp_path):
     features = {"sentence1": Value("string"), "sentence2": Value("string"), "label": ClassLabel(names=names)}
     Dataset.from_dict(columns, Features(features)).to_parquet(str(tmp_path / "a.parquet"))
     if names[0] == "not_duplicate":
-        assert [example.label for example in data.read(str(tmp_path / "a.parquet"), "train")] == [0, 1]
+        assert [example.label for example in read("embeddings", tmp_path / "a.parquet")] == [0, 1]
         return
     with pytest.raises(InputError, match="label has the classes entailment, not_entailment, which are not scores"):
-        data.read(str(tmp_path / "a.parquet"), "train")
+        read("embeddings", tmp_path / "a.parquet")
 
 
 def test_a_parquet_file_orders_its_classes(tmp_path):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
+from tests.bert_tf.tasks.reading import read
 
 pytestmark = pytest.mark.torch
 
@@ -29,7 +29,7 @@ def test_a_collection_has_the_scores_of_trec_eval(tmp_path):
     (tmp_path / "qrels").mkdir()
     lines = [f"{query}\t{document}\t{gain}" for query, gains in judged.items() for document, gain in gains.items()]
     (tmp_path / "qrels/dev.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]))
-    examples = data.read(str(tmp_path), "dev")
+    examples = read("embeddings", tmp_path, "dev")
     vectors = rng.normal(size=(len(examples), 8)).astype(np.float32)
     found = EmbeddingTask().scores(
         types.SimpleNamespace(examples=examples, example_ids=np.arange(len(examples))), vectors

@@ -7,7 +7,6 @@ Commonsense Stories", 2016. RACE: G. Lai et al., "RACE: Large-scale ReAding Comp
 its questions, each with four options.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -20,9 +19,11 @@ import tensorflow as tf
 from bert_tf.core import json_lines
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import content_of
-from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks import tables
-from bert_tf.tasks.split_files import file_data, with_labels_if_right
+from bert_tf.finetuning.task_data import TaskData, each_row
+from bert_tf.rows import Row, cells, files
+from bert_tf.rows.delimited import TextCells
+from bert_tf.rows.sources import Files
+from bert_tf.rows.text_files import decoded_lines
 
 # Possible names of the context and of the start, as columns or as fields in JSON Lines. If a file has several of these
 # names, the first in this list is used.
@@ -38,6 +39,8 @@ _RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)")
 _STORY = tuple(f"inputsentence{number}" for number in range(1, 5))
 _ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
 _STORY_ID, _STORY_LABEL = "inputstoryid", "answerrightending"
+# A number in a table, which may have been written as a float.
+_NUMBER = re.compile(r"\s*-?\d+(\.0+)?\s*")
 _RACE_LABELS = {letter: number for number, letter in enumerate("ABCD")}
 
 
@@ -59,23 +62,20 @@ class ChoiceExample:
 
 
 def choice_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
-    """Returns data with choices, with a file or a folder per split; see `file_data`."""
-    # A folder of RACE has the name of its split.
-    return file_data(
-        data_dir, paths, lambda split: [*tables.file_names(split), split], read_file,
-        lambda path, split: race_files(path), strata=_strata,
-    )  # fmt: skip
+    """Returns data with choices, with a file or a folder per split; see `Files`. A folder of RACE has the name of its
+    split."""
+    source = Files(data_dir, paths, lambda split: [*files.names_of(split), split], _rows)
+    return TaskData.of(source, each_row(of_row), strata=_strata)
+
+
+def _rows(path: str, with_labels: bool) -> Iterator[Row]:
+    # The numbers of classes count the choices.
+    return _race_rows(path, with_labels) if tf.io.gfile.isdir(path) else files.rows(path, names_classes=False)
 
 
 def _strata(examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
     """Returns the contexts as contents, so that all examples with the same context are in the same split."""
     return [content_of(example.context) for example in examples], [None] * len(examples)
-
-
-def read_file(path: str, split: str) -> list[ChoiceExample]:
-    """Reads a table, a JSON Lines or Parquet file, or a folder of RACE."""
-    read = _read_race if tf.io.gfile.isdir(path) else _read_rows
-    return with_labels_if_right(path, split, lambda has_labels: list(map(_checked, read(path, has_labels))))
 
 
 def _checked(example: ChoiceExample) -> ChoiceExample:
@@ -97,30 +97,28 @@ def _checked(example: ChoiceExample) -> ChoiceExample:
     return example
 
 
-def _read_rows(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    is_table = not tables.has_objects(path)
-    for line, entries in tables.read_rows(path, names_classes=False):  # the numbers count the choices
-        cells = {name.lower(): cell for name, cell in entries.items()}
-        for name in (_LABEL, _STORY_LABEL) if is_table else ():
-            with contextlib.suppress(KeyError, ValueError):
-                cells[name] = float(cells[name])
-        yield _example(f"{path}, line {line}", cells, has_labels)
-
-
-def _example(place: str, cells: Mapping[str, Any], has_labels: bool) -> ChoiceExample:
-    if {*_STORY, *_ENDINGS} <= cells.keys():
-        context, start = " ".join(_text(place, cells, [name]) for name in _STORY), ""
-        choices, label, first, ids = [cells[name] for name in _ENDINGS], cells.get(_STORY_LABEL), 1, [_STORY_ID]
+def of_row(place: str, row: Mapping[str, Any], with_label: bool) -> ChoiceExample:
+    """Returns the example of a row with the columns of SWAG, of the Story Cloze Test, or with the field `choices`."""
+    row = type(row)((name.lower(), cell) for name, cell in row.items())
+    if {*_STORY, *_ENDINGS} <= row.keys():
+        context, start = " ".join(_text(place, row, [name]) for name in _STORY), ""
+        choices, label, first, ids = [row[name] for name in _ENDINGS], _STORY_LABEL, 1, [_STORY_ID]
     else:
-        context, start = _text(place, cells, _CONTEXT), _text(place, cells, _START, is_needed=False)
-        endings = [cells[_RIGHT], *_numbered(cells, _WRONG)] if _RIGHT in cells else _numbered(cells, _CHOICE)
-        choices, label = cells.get("choices", _without_blank_end(endings)), 0 if _RIGHT in cells else cells.get(_LABEL)
-        first, ids = 0, _IDS
+        context, start = _text(place, row, _CONTEXT), _text(place, row, _START, is_needed=False)
+        endings = [row[_RIGHT], *_numbered(row, _WRONG)] if _RIGHT in row else _numbered(row, _CHOICE)
+        choices, label, first, ids = (
+            cells.items(row, "choices") if "choices" in row else _without_blank_end(endings),
+            _LABEL,
+            0,
+            _IDS,
+        )
     if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
         raise InputError(f"{place}: the choices are not a list of strings; give a list of texts")
-    label = _label(place, label, choices) - first if has_labels else None
-    id = next((str(cells[name]).strip() or None for name in ids if cells.get(name) is not None), None)
-    return ChoiceExample(context, start, tuple(choices), label, id, place)
+    number = None
+    if with_label:
+        number = 0 if _RIGHT in row else _label(place, row, label, choices) - first
+    id = next((str(row[name]).strip() or None for name in ids if row.get(name) is not None), None)
+    return _checked(ChoiceExample(context, start, tuple(choices), number, id, place))
 
 
 def _numbered(cells: Mapping[str, Any], pattern: re.Pattern) -> list[Any]:
@@ -135,19 +133,19 @@ def _without_blank_end(choices: list[Any]) -> list[Any]:
     return choices[: last + 1]
 
 
-def _text(place: str, cells: Mapping[str, Any], names: Sequence[str], is_needed: bool = True) -> str:
-    given = [name for name in names if cells.get(name) is not None]
-    if not given and is_needed:
-        have = ", ".join(name or "a column without a name" for name in cells)
+def _text(place: str, row: Mapping[str, Any], names: Sequence[str], is_needed: bool = True) -> str:
+    there = [name for name in names if row.get(name) is not None]
+    if not there and is_needed:
+        have = ", ".join(name or "a column without a name" for name in row)
         raise InputError(f"{place}: there is no {' or '.join(names)}; the line has {have or 'nothing'}")
-    text = cells[given[0]] if given else ""
-    if not isinstance(text, str):
-        raise InputError(f"{place}: {given[0]} is {json_lines.meaning(text)}, not a string; fix the line")
-    return text
+    return cells.text(place, row, there[0]) if there else ""
 
 
-def _label(place: str, label: Any, choices: Sequence[str]) -> int:
-    """Returns the index of the right choice; `label` is this index or the text of the right choice."""
+def _label(place: str, row: Mapping[str, Any], name: str, choices: Sequence[str]) -> int:
+    """Returns the index of the right choice; the label is this index or the text of the right choice."""
+    label = row.get(name)
+    if isinstance(row, TextCells) and _NUMBER.fullmatch(label or ""):
+        label = float(label)
     if isinstance(label, float) and label.is_integer():  # some libraries write integers as floats
         return int(label)
     if isinstance(label, int) and not isinstance(label, bool):
@@ -166,22 +164,18 @@ def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     return meant.pop()
 
 
-def race_files(folder: str) -> list[str]:
-    """Returns the paths of the .txt files in a folder and its subfolders, in alphabetical order."""
+def _race_rows(folder: str, with_labels: bool) -> Iterator[Row]:
+    """Yields a row for each question in the .txt files of a folder and its subfolders, in alphabetical order. The
+    passage is the context, and the question the start."""
     found = tf.io.gfile.walk(folder)
-    return sorted(os.path.join(at, name) for at, _, names in found for name in names if name.endswith(".txt"))
-
-
-def _read_race(folder: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    """Yields an example for each question. The passage is the context, and the question the start."""
-    for path in race_files(folder):
+    for path in sorted(os.path.join(at, name) for at, _, names in found for name in names if name.endswith(".txt")):
         try:
-            content = json.loads("\n".join(tables.decoded_lines(path)))
+            content = json.loads("\n".join(decoded_lines(path)))
             article, questions, options = content["article"], content["questions"], content["options"]
-            answers = content["answers"] if has_labels else [None] * len(questions)
+            answers = content["answers"] if with_labels else [None] * len(questions)
             for number, (question, choices, answer) in enumerate(zip(questions, options, answers, strict=True)):
                 label = None if answer is None else _RACE_LABELS[answer]
-                name, place = f"{os.path.relpath(path, folder)}-{number}", f"{path}, question {number}"
-                yield ChoiceExample(article, question, tuple(choices), label, name, place)
+                row = {"context": article, "start": question, "choices": choices, "label": label}
+                yield f"{path}, question {number}", row | {"id": f"{os.path.relpath(path, folder)}-{number}"}
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path}: does not have RACE's layout ({error!r}); copy the folder again") from error

@@ -1,17 +1,13 @@
 """What a classifier predicts for a text. `classes`, `regression` and `multi_label` implement the three kinds."""
 
 import abc
-import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks.classification.example import Example
 from bert_tf.training.metrics import Metric
 
@@ -29,6 +25,13 @@ class Answers(abc.ABC):
     @property
     def parameters(self) -> dict[str, Any]:
         return {}
+
+    def check(self, example: Example) -> None:
+        """Raises InputError if the label of an example is not one of the task."""
+        try:
+            self.target(example.label)
+        except InputError as error:
+            raise InputError(f"{example.place}: {error}") from error
 
     @abc.abstractmethod
     def target(self, label: Any) -> float | list[float]:
@@ -94,27 +97,6 @@ class Answers(abc.ABC):
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:  # noqa: B027
         """Raises InputError if files that `write` wrote for an evaluation do not belong to the checkpoint of `step`."""
-
-
-def with_checked_labels(data: TaskData, answers: Answers) -> TaskData:
-    """Returns data whose labels are checked when it is read. If a test label is invalid, drops all test labels. The
-    data's `load` raises InputError if a label of other data is invalid. The message names the place."""
-
-    @functools.cache
-    def load(split: str) -> Sequence[Example]:
-        examples = data.load(split)
-        for example in examples:
-            try:
-                answers.target(example.label)
-            except InputError as error:
-                if split != "test":
-                    raise InputError(f"{example.place}: {error}") from error
-                logging.info("%s: %s; the data is read without labels, so metrics are not computed",
-                             example.place, error)  # fmt: skip
-                return [dataclasses.replace(example, label=None) for example in examples]
-        return examples
-
-    return dataclasses.replace(data, load=load)
 
 
 def unknown_label(label: str, labels: Sequence[str]) -> InputError:

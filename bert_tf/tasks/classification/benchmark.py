@@ -6,18 +6,20 @@ Paper: section 4.1.
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.task_data import TaskData
+from bert_tf.rows import Row, files
+from bert_tf.rows.delimited import Layout
+from bert_tf.rows.sources import Source
+from bert_tf.rows.text_files import require_file
 from bert_tf.tasks.classification import submission
-from bert_tf.tasks.classification.answers import Answers, with_checked_labels
+from bert_tf.tasks.classification.answers import Answers
 from bert_tf.tasks.classification.classification_task import ClassificationTask
-from bert_tf.tasks.classification.example import Example, strata
-from bert_tf.tasks.classification.tsv import ColumnNames, read_examples
-from bert_tf.tasks.split_files import refuse_repeated_ids
+from bert_tf.tasks.classification.example import Example, of_row, strata
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +27,9 @@ class SplitFile:
     """A file of a split."""
 
     paths: tuple[str, ...]  # possible paths, relative to `--data_dir`; the first path that exists is read
-    columns: ColumnNames
-    # column with the value of `Example.id`; the file may lack this column. None if there are no ids.
-    id_column: str | None = None
+    # the column of each cell of a row, see `of_row`, by name or by number from 0; a file may lack `id` and `group`
+    columns: Mapping[str, str]
+    has_header: bool = True  # whether the first line contains the names of the columns
     group: str = ""  # value of `Example.group` for the file's examples
     submission: str = ""  # name of the prediction file for GLUE's server, without its extension; "" for the task's name
 
@@ -51,42 +53,57 @@ class Benchmark:
     # whether a server computes the scores of the test data, so that predictions are also written for it
     has_server: bool = True
     submits_majority: bool = False  # whether the majority class is submitted instead of the model's predictions
-    ids_differ: bool = True  # whether the ids in a dev or test file must be unique
+    chosen: str = ""  # which examples of the dev and test files are read, for titles; "" for all examples
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkFiles(Source):
+    """The files of a benchmark's task in a folder."""
+
+    benchmark: Benchmark
+    data_dir: str
+
+    @property
+    def has_dev(self) -> bool:
+        return all(map(tf.io.gfile.exists, self.files("dev")))
+
+    def files(self, split: str) -> list[str]:
+        return [file.path(self.data_dir) for file in self.benchmark.splits[split]]
+
+    def rows(self, file: str, with_labels: bool) -> Iterator[Row]:
+        split, described = self.described(file)
+        skips = self.benchmark.skips_incomplete and split != "test"  # each line of a test file needs a prediction
+        layout = Layout("tsv", described.has_header, quoted=False, skips_incomplete=skips)
+        return files.rows(file, described.columns, ("id", "group"), layout)
+
+    def title(self, split: str) -> str:
+        chosen = f" ({self.benchmark.chosen})" if self.benchmark.chosen and split != "train" else ""
+        return super().title(split) + chosen
+
+    def described(self, file: str) -> tuple[str, SplitFile]:
+        """Returns the split to which a file belongs, and its description."""
+        every = ((split, each) for split, described in self.benchmark.splits.items() for each in described)
+        return next((split, each) for split, each in every if each.path(self.data_dir) == file)
 
 
 def benchmark_task(benchmark: Benchmark, data_dir: str) -> ClassificationTask:
-    data, has_pairs = _data(benchmark, data_dir), benchmark.splits["train"][0].columns.text_b is not None
+    data, has_pairs = _data(benchmark, data_dir), "text_b" in benchmark.splits["train"][0].columns
     submit = functools.partial(_submit, benchmark, data) if benchmark.has_server else None
     return ClassificationTask(benchmark.name, benchmark.answers, has_pairs, data, submit=submit)
 
 
 def _data(benchmark: Benchmark, data_dir: str) -> TaskData:
-    def files(split: str) -> list[str]:
-        return [file.path(data_dir) for file in benchmark.splits[split]]
+    source, answers = BenchmarkFiles(benchmark, data_dir), benchmark.answers
 
-    @functools.cache
-    def load(split: str) -> list[Example]:
+    def parse(file: str, rows: Iterator[Row], split: str, with_labels: bool) -> list[Example]:
         if split == "test" and benchmark.submits_majority:
-            load("train")  # raises an error for a missing train.tsv before the model predicts
-        return [
-            dataclasses.replace(example, group=file.group) if file.group else example
-            for file in benchmark.splits[split]
-            for example in _read_file(benchmark, file, file.path(data_dir), split)
-        ]
+            require_file(source.files("train")[0])  # before the model predicts
+        group = source.described(file)[1].group
+        examples = [of_row(place, {"group": group, **row}, with_labels, answers.kind) for place, row in rows]
+        return [example for example in examples if not benchmark.undecided or example.label != benchmark.undecided]
 
-    has_dev = all(map(tf.io.gfile.exists, files("dev")))
-    data = TaskData(files, load, has_dev, strata=functools.partial(strata, has_classes=bool(benchmark.answers.labels)))
-    return with_checked_labels(data, benchmark.answers)
-
-
-def _read_file(benchmark: Benchmark, file: SplitFile, path: str, split: str) -> list[Example]:
-    skip = benchmark.skips_incomplete and split != "test"  # each line of a test file needs a prediction
-    examples = read_examples(path, file.columns, id_column=file.id_column, skip_incomplete=skip)
-    if benchmark.undecided:
-        examples = [example for example in examples if example.label != benchmark.undecided]
-    if benchmark.ids_differ and split != "train":
-        refuse_repeated_ids(path, examples)
-    return examples
+    data = TaskData.of(source, parse, strata=functools.partial(strata, has_classes=bool(answers.labels)))
+    return data.with_checked_labels(answers.check)
 
 
 def _submit(

@@ -4,12 +4,14 @@ import dataclasses
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
+from bert_tf.rows import cells
 
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 # Names that programs write for a missing value.
@@ -23,9 +25,8 @@ class Example:
 
     text_a: str
     text_b: str | None  # the second text; None if absent
-    # the label as text; None if unknown, as in test files. If an example may have several labels, this value is a tuple
-    # of labels.
-    label: str | tuple[str, ...] | None
+    # the name of the class, the names of any number of labels, or the score; None if unknown, as in test files
+    label: str | tuple[str, ...] | float | None
     id: str | None = None  # id of the example in its file; None if absent
     # name of the example's part of the split, such as the name of a language; "" for the main part. Each part has
     # separate scores.
@@ -36,6 +37,27 @@ class Example:
     @property
     def texts(self) -> tuple[str, ...]:
         return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
+
+
+def of_row(
+    place: str, row: Mapping[str, Any], with_label: bool, kind: str, separator: str = ",", marks: Sequence[str] = ()
+) -> Example:
+    """Returns the example of a row, whose cells are `text_a` and, if there are such columns, `text_b`, `label`, `id`
+    and `group`.
+    `separator`: the separator between the labels in a cell, if an example has any number of labels.
+    `marks`: the cells that mark each label with 1 or 0; () if all labels are in the cell `label`."""
+    first = cells.text(place, row, "text_a")
+    second = cells.text(place, row, "text_b") if "text_b" in row else None
+    label: str | tuple[str, ...] | float | None = None
+    if with_label and marks:
+        label = cells.marked_labels(place, row, marks)
+    elif with_label and "label" in row:
+        if kind == MULTI_LABEL:
+            label = cells.labels(place, row, "label", separator)
+        else:
+            label = (cells.number if kind == REGRESSION else cells.label)(place, row, "label")
+    id = None if row.get("id") is None else str(row["id"]).strip()
+    return Example(first, second, label, id, row.get("group", ""), place)
 
 
 def strata(examples: Sequence[Example], has_classes: bool) -> tuple[list[str], list[Hashable]]:
@@ -51,7 +73,6 @@ class TextData:
     data: TaskData  # the examples; their labels are not checked yet
     kind: str  # the kind of task that fits the labels
     has_pairs: bool  # whether an example has two texts
-    labels: tuple[str, ...] = ()  # names of the classes; () if the data does not list them
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:

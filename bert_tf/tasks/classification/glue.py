@@ -13,7 +13,6 @@ from bert_tf.tasks.classification.benchmark import Benchmark, SplitFile, benchma
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.regression import Regression
-from bert_tf.tasks.classification.tsv import ColumnNames
 
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -21,30 +20,36 @@ _BINARY = ("0", "1")
 _ACCURACY, _ACCURACY_F1, _MATTHEWS = ("accuracy",), ("accuracy", "f1"), ("matthews_correlation", "accuracy")
 
 
+def _columns(text_a: str, text_b: str = "", label: str = "", id: str = "") -> dict[str, str]:
+    names = {"text_a": text_a, "text_b": text_b, "label": label, "id": id}
+    return {name: column for name, column in names.items() if column}
+
+
 def _splits(
-    columns: ColumnNames, index: str = "index", test: ColumnNames | None = None
+    text_a: str, text_b: str, label: str, id: str = "index", test: str = "", has_header: bool = True
 ) -> dict[str, tuple[SplitFile, ...]]:
-    """Returns the splits of a task with the files train.tsv, dev.tsv and test.tsv."""
-    test = test or dataclasses.replace(columns, label=None)
+    """Returns the splits of a task with the files train.tsv, dev.tsv and test.tsv. The test file has no labels, and has
+    a header; `test` is its column of texts, "" for `text_a`."""
     return {
-        "train": (SplitFile(("train.tsv",), columns),),
-        "dev": (SplitFile(("dev.tsv",), columns, index),),
-        "test": (SplitFile(("test.tsv",), test, index),),
+        "train": (SplitFile(("train.tsv",), _columns(text_a, text_b, label), has_header),),
+        "dev": (SplitFile(("dev.tsv",), _columns(text_a, text_b, label, id), has_header),),
+        "test": (SplitFile(("test.tsv",), _columns(test or text_a, text_b, id=id)),),
     }
 
 
 def _mnli() -> Benchmark:
-    columns = ColumnNames("sentence1", "sentence2", "gold_label")
-    unlabeled = dataclasses.replace(columns, label=None)
+    unlabeled = _columns("sentence1", "sentence2", id="index")
+    columns = unlabeled | {"label": "gold_label"}
+    train = _columns("sentence1", "sentence2", "gold_label")
     splits = {
-        "train": (SplitFile(("train.tsv",), columns),),
+        "train": (SplitFile(("train.tsv",), train),),
         "dev": (
-            SplitFile(("dev_matched.tsv",), columns, "index"),
-            SplitFile(("dev_mismatched.tsv",), columns, "index", group="mismatched"),
+            SplitFile(("dev_matched.tsv",), columns),
+            SplitFile(("dev_mismatched.tsv",), columns, group="mismatched"),
         ),
         "test": (
-            SplitFile(("test_matched.tsv",), unlabeled, "index", submission="MNLI-m"),
-            SplitFile(("test_mismatched.tsv",), unlabeled, "index", group="mismatched", submission="MNLI-mm"),
+            SplitFile(("test_matched.tsv",), unlabeled, submission="MNLI-m"),
+            SplitFile(("test_mismatched.tsv",), unlabeled, group="mismatched", submission="MNLI-mm"),
         ),
     }
     return Benchmark("MNLI", splits, Classes(_NLI, _ACCURACY))
@@ -55,14 +60,14 @@ def _ax() -> Benchmark:
     --data_dir, in a subfolder, or in a folder beside --data_dir."""
     folders = ("", "../AX/", "../diagnostic/", "AX/", "diagnostic/")
     names = ("diagnostic.tsv", "AX.tsv")
-    full = ColumnNames("Premise", "Hypothesis", "Label")
+    full = _columns("Premise", "Hypothesis", "Label")
     splits = {
         "train": (SplitFile(("train.tsv", "../MNLI/train.tsv", "MNLI/train.tsv"), _MNLI.splits["train"][0].columns),),
         "dev": (SplitFile(tuple(f"{folder}diagnostic-full.tsv" for folder in folders), full),),
         "test": (
             SplitFile(
                 tuple(folder + name for folder in folders for name in names),
-                ColumnNames("sentence1", "sentence2"), "index", submission="AX",
+                _columns("sentence1", "sentence2", id="index"), submission="AX",
             ),
         ),
     }  # fmt: skip
@@ -73,31 +78,29 @@ _MNLI = _mnli()
 TASKS = {
     "CoLA": Benchmark(
         "CoLA",
-        _splits(ColumnNames("3", label="1", has_header=False), test=ColumnNames("sentence")),
+        _splits("3", "", "1", test="sentence", has_header=False),
         Classes(_BINARY, _MATTHEWS),
     ),
-    "SST-2": Benchmark("SST-2", _splits(ColumnNames("sentence", label="label")), Classes(_BINARY, _ACCURACY)),
-    "MRPC": Benchmark(
-        "MRPC", _splits(ColumnNames("#1 String", "#2 String", "Quality")), Classes(_BINARY, _ACCURACY_F1)
-    ),
+    "SST-2": Benchmark("SST-2", _splits("sentence", "", "label"), Classes(_BINARY, _ACCURACY)),
+    "MRPC": Benchmark("MRPC", _splits("#1 String", "#2 String", "Quality"), Classes(_BINARY, _ACCURACY_F1)),
     "QQP": Benchmark(
         "QQP",
-        _splits(ColumnNames("question1", "question2", "is_duplicate"), "id"),
+        _splits("question1", "question2", "is_duplicate", "id"),
         Classes(_BINARY, _ACCURACY_F1),
         skips_incomplete=True,  # the published files have a few incomplete lines
     ),
     "STS-B": Benchmark(
         "STS-B",
-        _splits(ColumnNames("sentence1", "sentence2", "score")),
+        _splits("sentence1", "sentence2", "score"),
         Regression(("pearson", "spearman"), 0.0, 5.0),
     ),
     "MNLI": _MNLI,
-    "QNLI": Benchmark("QNLI", _splits(ColumnNames("question", "sentence", "label")), Classes(_ENTAILMENT, _ACCURACY)),
-    "RTE": Benchmark("RTE", _splits(ColumnNames("sentence1", "sentence2", "label")), Classes(_ENTAILMENT, _ACCURACY)),
+    "QNLI": Benchmark("QNLI", _splits("question", "sentence", "label"), Classes(_ENTAILMENT, _ACCURACY)),
+    "RTE": Benchmark("RTE", _splits("sentence1", "sentence2", "label"), Classes(_ENTAILMENT, _ACCURACY)),
     # The paper submits the majority class, because no model was better than the majority class (appendix B.1).
     "WNLI": Benchmark(
         "WNLI",
-        _splits(ColumnNames("sentence1", "sentence2", "label")),
+        _splits("sentence1", "sentence2", "label"),
         Classes(_BINARY, _ACCURACY),
         submits_majority=True,
     ),
@@ -106,17 +109,20 @@ TASKS = {
 TASK_NAMES = tuple(TASKS)
 
 
-def _same_columns(pattern: str, columns: ColumnNames, id_column: str | None = None) -> dict[str, tuple[SplitFile, ...]]:
+def _same_columns(
+    pattern: str, columns: dict[str, str], id: str = "", has_header: bool = True
+) -> dict[str, tuple[SplitFile, ...]]:
     """Returns the files of a task, which have the same columns in each split."""
-    folders = ("", "tsv_format/")
+    paths = {split: pattern.format(split) for split in ("train", "dev", "test")}
     return {
-        split: (SplitFile(tuple(folder + pattern.format(split) for folder in folders), columns, id_column),)
-        for split in ("train", "dev", "test")
-    }
+        split: (SplitFile((name, f"tsv_format/{name}"), columns | ({"id": id} if id and split != "train" else {}),
+                          has_header),)
+        for split, name in paths.items()
+    }  # fmt: skip
 
 
-_SNLI = ColumnNames("sentence1", "sentence2", "gold_label")
-_SCITAIL = ColumnNames("0", "1", "2", has_header=False)
+_SNLI = _columns("sentence1", "sentence2", "gold_label")
+_SCITAIL = _columns("0", "1", "2")
 # The test files of these tasks have labels.
 INFERENCE_TASKS = {
     "SNLI": Benchmark(
@@ -128,7 +134,7 @@ INFERENCE_TASKS = {
     ),
     "SciTail": Benchmark(
         "SciTail",
-        _same_columns("scitail_1.0_{}.tsv", _SCITAIL),
+        _same_columns("scitail_1.0_{}.tsv", _SCITAIL, has_header=False),
         Classes(("entails", "neutral"), _ACCURACY),
         has_server=False,
     ),

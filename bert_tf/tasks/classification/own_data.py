@@ -2,20 +2,27 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
 from bert_tf.finetuning.description import TaskDescription, score_scale
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task_data import TaskData
+from bert_tf.rows import Row, cells, files
+from bert_tf.rows.delimited import Layout
+from bert_tf.rows.sources import Files
+from bert_tf.rows.text_files import decoded_lines
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification import class_weights, glue
-from bert_tf.tasks.classification.answers import Answers, with_checked_labels
+from bert_tf.tasks.classification.answers import Answers
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import (
@@ -26,15 +33,16 @@ from bert_tf.tasks.classification.example import (
     TextData,
     in_order,
     label_counts,
+    of_row,
     strata,
 )
 from bert_tf.tasks.classification.multi_label import LabelSets
-from bert_tf.tasks.classification.regression import Regression, parse_score
+from bert_tf.tasks.classification.regression import Regression
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
-from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable, label_text
 from bert_tf.tasks.classification.tfds_source import open_set
-from bert_tf.tasks.tables import decoded_lines
 
+# The flags that decide how a user's files are read.
+COLUMN_FLAGS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
 # If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
 # With fewer examples than this, each may be the only one of its class.
@@ -61,9 +69,8 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
         if getattr(settings, flag) and texts.kind == REGRESSION:
             raise InputError(f"--{flag} is for classes, but the labels are numbers; drop the flag")
     answers = _regression(settings, known) if texts.kind == REGRESSION else _classes(command, known, texts)
-    data = dataclasses.replace(
-        with_checked_labels(texts.data, answers), strata=functools.partial(strata, has_classes=bool(answers.labels))
-    )
+    data = texts.data.with_checked_labels(answers.check)
+    data = dataclasses.replace(data, strata=functools.partial(strata, has_classes=bool(answers.labels)))
     data = with_dev_share(data, command)
     id_column = settings.id_column if settings.id_column is not None else _id_of_run(settings)
     return ClassificationTask(
@@ -116,31 +123,62 @@ def _tables(command: Command) -> TextData:
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; give the column of the text")
     kind, is_given = _kind(settings, command.trained), settings.id_column is not None
-    table = TextTable(
-        facts,
-        "" if settings.data_format == "auto" else settings.data_format,
-        has_label_sets=kind == MULTI_LABEL,
-        has_scores=kind == REGRESSION,
-        id=settings.id_column if is_given else _id_of_run(settings),
-        id_is_of="" if is_given else settings.output_dir,
-    )
-    return table.data(settings.data_dir, settings.data_paths, kind)
+    ids = (settings.id_column, "") if is_given else (_id_of_run(settings), settings.output_dir)
+    format = "" if settings.data_format == "auto" else settings.data_format
+    return table_data(facts, settings.data_dir, settings.data_paths, kind, format, *ids)
+
+
+def table_data(
+    flags: Mapping[str, Any], data_dir: str, paths: Mapping[str, Sequence[str]], kind: str, format: str = "",
+    id: str = "", id_is_of: str = "",
+) -> TextData:  # fmt: skip
+    """Returns a user's texts and labels in tables, JSON Lines or Parquet.
+    `flags`: the values of `COLUMN_FLAGS`. A column is given by its name, or by its number counted from 0.
+    `data_dir`, `paths`: see `Files`.
+    `format`: format of all files; if "", a file's extension determines the format of this file.
+    `id`: column of the examples' ids in the test data; "" if absent.
+    `id_is_of`: folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
+    """
+    named = flags["label_column"]
+    several = items(named) if kind == MULTI_LABEL else ()
+    marks = several if len(several) > 1 else ()
+    columns = {"text_a": flags["text_a_column"], "text_b": flags["text_b_column"], "id": id}
+    columns = {name: column for name, column in columns.items() if column}
+    labels = {name: name for name in marks} or {"label": named}
+    make = functools.partial(of_row, kind=kind, separator=flags["label_separator"], marks=marks)
+
+    def read(path: str, with_labels: bool) -> Iterator[Row]:
+        layout = Layout(format or files.format_of(path), flags["has_header"], flags["quoted"])
+        return files.rows(path, columns | (labels if with_labels else {}), ("id",), layout)
+
+    def parse(file: str, rows: Iterator[Row], split: str, with_labels: bool) -> list[Example]:
+        examples = [make(place, row, with_labels) for place, row in rows]
+        has_ids = bool(id) and split == "test"
+        if has_ids and any(example.id is None for example in examples):
+            if not id_is_of:
+                raise InputError(f"{file}: has no id in the column {id!r}; check --id_column, or leave it out")
+            logging.warning("predictions have numbers instead of ids; %s has no id in the column %r of %s", file, id,
+                            id_is_of)  # fmt: skip
+            has_ids = False
+        return examples if has_ids else [dataclasses.replace(example, id=None) for example in examples]
+
+    names = functools.partial(files.names_of, format=format)
+    source = Files(data_dir, paths, names, read, lambda path: parquet_files.class_names(path, named))
+    return TextData(TaskData.of(source, parse, facts=flags), kind, bool(flags["text_b_column"]))
 
 
 def with_unlabeled(task: ClassificationTask, command: Command) -> TaskData:
     """Returns a task's data with the files of `--unlabeled_data_path`, which have the columns of a user's own data."""
-    settings, files = command.settings, _tables(command).data
+    settings = command.settings
 
-    @functools.cache
-    def load(split: str) -> Sequence[Example]:
-        examples = files.load(split)
+    def without_labels(split: str, examples: Sequence[Example]) -> list[Example]:
         if (examples[0].text_b is not None) != task.has_pairs:
             remedy = "give --text_b_column" if task.has_pairs else "leave --text_b_column out"
             raise InputError(f"--unlabeled_data_path={settings.unlabeled_data_path}: the task is for "
                              f"{'pairs of texts' if task.has_pairs else 'single texts'}; {remedy}")  # fmt: skip
         return [dataclasses.replace(example, label=None) for example in examples]
 
-    return dataclasses.replace(task.data, unlabeled=dataclasses.replace(files, load=load))
+    return dataclasses.replace(task.data, unlabeled=_tables(command).data.then(without_labels))
 
 
 def _id_of_run(settings: ClassifierSettings) -> str:
@@ -170,7 +208,7 @@ def _glue_answers(settings: ClassifierSettings, known: TaskDescription | None) -
 
 def _labels(settings: ClassifierSettings, known: TaskDescription | None, texts: TextData) -> tuple[str, ...]:
     named = _named_labels(settings)
-    labels = named or (tuple(known.labels) if known else ()) or texts.labels or _labels_in(texts)
+    labels = named or (tuple(known.labels) if known else ()) or texts.data.source.class_names() or _labels_in(texts)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
     if len(labels) < 2:
         raise InputError(f"the task needs at least two labels but has {len(labels)}; list them in --labels")
@@ -179,17 +217,14 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, texts: 
 
 def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
     lines = decoded_lines(settings.label_file) if settings.label_file else settings.labels.split(",")
-    return tuple(dict.fromkeys(label_text("--labels", line) for line in lines if line.strip()))
+    return tuple(dict.fromkeys(cells.label_text("--labels", line, is_untyped=True) for line in lines if line.strip()))
 
 
 def _labels_in(texts: TextData) -> tuple[str, ...]:
     column = texts.data.facts.get("label_column", "")
-    for path in texts.data.files("train"):
-        if stated := parquet_files.class_names(path, column):
-            return stated
     found = [example.label for example in texts.data.load("train")]
     labels = in_order(label_counts(found))
-    what = f"{', '.join(texts.data.files('train'))}: column {column!r} has {len(labels)} "
+    what = f"{', '.join(texts.data.source.files('train'))}: column {column!r} has {len(labels)} "
     what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
     if texts.kind == MULTI_LABEL and not labels:
         raise InputError(f"{what}; check --label_column and --label_separator")
@@ -227,7 +262,7 @@ def _scale(data: TaskData, known: TaskDescription | None) -> tuple[float, float]
     """Returns the mean and the deviation of the training scores, from the run's record or the training data."""
     if known:
         return score_scale(known.parameters)
-    scores = np.array([parse_score(example.label) for example in data.read("train")])
+    scores = np.array([example.label for example in data.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
     return float(scores.mean()), float(scores.std())
@@ -235,7 +270,6 @@ def _scale(data: TaskData, known: TaskDescription | None) -> tuple[float, float]
 
 def _is_number(text: str) -> bool:
     try:
-        parse_score(text)
-    except InputError:
+        return math.isfinite(float(text))
+    except ValueError:
         return False
-    return True

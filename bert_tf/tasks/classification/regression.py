@@ -4,7 +4,6 @@ Paper: section 4.1 (STS-B).
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -46,9 +45,11 @@ class Regression(Answers):
         is_standard = (self.mean, self.deviation) == (0.0, 1.0)
         return {} if is_standard else {"mean": self.mean, "deviation": self.deviation}
 
-    def target(self, label: str | None) -> float:
+    def target(self, label: float | None) -> float:
         """Returns the score; 0 for an unknown score."""
-        return 0.0 if label is None else parse_score(label, self.low, self.high)
+        if label is not None and not self.low <= label <= self.high:
+            raise InputError(f"the score {label:g} is outside {self.low:g} to {self.high:g}")
+        return label or 0.0
 
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the squared error of standardized scores from outputs [B, 1] and scores [B]."""
@@ -92,15 +93,3 @@ class Regression(Answers):
 
     def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
         return ["score"], [], outputs
-
-
-def parse_score(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    try:
-        score = float(text.replace("_", " "))  # `float` would accept underscores in numbers
-    except ValueError as error:
-        raise InputError(f"the score {text!r} is not a number; fix or remove the line") from error
-    if not math.isfinite(score):
-        raise InputError(f"the score {text!r} is not a finite number; fix or remove the line")
-    if not low <= score <= high:
-        raise InputError(f"the score {text} is outside {low:g} to {high:g}")
-    return score

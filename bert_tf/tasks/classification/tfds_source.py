@@ -1,7 +1,7 @@
 """Reads examples from data sets of TensorFlow Datasets."""
 
 import contextlib
-import functools
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +10,10 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData
-from bert_tf.tasks.classification.table_source import label_text
+from bert_tf.rows import Row
+from bert_tf.rows.memory import with_class_names
+from bert_tf.rows.sources import Source
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData, of_row
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
 
@@ -51,40 +53,55 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
         "text_b_column": text_b,
         "label_column": label,
     }
+    columns = {"text_a": text_a, **({"text_b": text_b} if text_b else {}), "label": label}
+    source = DataSet(name, builder, parts, columns, labels, has_dev)
 
-    def files(split: str) -> list[str]:
-        """Returns the record files of a split; [] if the data set has no files."""
-        with contextlib.suppress(KeyError, ValueError):
-            return [str(path) for path in builder.info.splits[parts[split]].filepaths if path.exists()]
-        return []
-
-    @functools.cache
-    def load(split: str) -> list[Example]:
-        """Reads the examples of a split; examples of "test" may lack labels."""
+    def parse(file: str, rows: Iterator[Row], split: str, with_labels: bool) -> list[Example]:
         if split == "dev" and not has_dev and parts["dev"] == "test":
             logging.warning("%s has no validation split, so its test split is the dev data; give --dev_share or "
                             "--tfds_splits for other dev data", name)  # fmt: skip
-        examples, title = [], f"{name} {parts[split]}"
-        number = 0
-        for number, row in enumerate(_rows(name, builder, parts[split]), 1):
-            place = f"{title} example {number}"
-            found = None
-            texts = [_text(place, row[each]) for each in (text_a, text_b) if each]
-            with contextlib.nullcontext() if split != "test" else contextlib.suppress(InputError):
-                found = _label(place, row[label], kind, labels)
-            if found is not None or split == "test":
-                examples.append(Example(texts[0], texts[1] if text_b else None, found, place=place))
-        if unlabeled := number - len(examples):
-            logging.info("%s: left out %d examples without a label (-1)", title, unlabeled)
-        if not examples:
-            raise InputError(f"{title}: holds no example with a label; choose another split with --tfds_splits")
-        return examples
+        every = list(rows)
+        labeled = every if split == "test" else [row for row in every if row[1].get("label", "") is not None]
+        if unlabeled := len(every) - len(labeled):
+            logging.info("%s: left out %d examples without a label (-1)", file, unlabeled)
+        if not labeled:
+            raise InputError(f"{file}: holds no example with a label; choose another split with --tfds_splits")
+        return [of_row(place, row, with_labels, kind) for place, row in labeled]
 
-    data = TaskData(files, load, has_dev, facts, titles=lambda split: f"{name} {parts[split]}")
-    return TextData(data, kind, bool(text_b), labels)
+    return TextData(TaskData.of(source, parse, facts=facts), kind, bool(text_b))
 
 
-def _rows(name: str, builder: Any, split: str) -> Iterator[Mapping[str, Any]]:
+@dataclasses.dataclass(frozen=True)
+class DataSet(Source):
+    """A data set of TensorFlow Datasets."""
+
+    name: str
+    builder: Any
+    parts: Mapping[str, str]  # the split of the data set for each of "train", "dev" and "test"
+    columns: Mapping[str, str]  # the feature for each cell of a row; see `of_row`
+    names: tuple[str, ...]  # the names of the classes; () if the description does not name them
+    has_dev: bool = False
+
+    def files(self, split: str) -> list[str]:
+        return [self.title(split)]
+
+    def title(self, split: str) -> str:
+        return f"{self.name} {self.parts[split]}"
+
+    def class_names(self) -> tuple[str, ...]:
+        return self.names
+
+    def rows(self, file: str, with_labels: bool) -> Iterator[Row]:
+        records = _records(self.name, self.builder, file.removeprefix(f"{self.name} "))
+        for number, record in enumerate(records, 1):
+            place = f"{file} example {number}"
+            row = {cell: _value(place, record[feature]) for cell, feature in self.columns.items()}
+            if self.names:
+                row["label"] = None if row["label"] == -1 else with_class_names(row["label"], self.names)
+            yield place, row
+
+
+def _records(name: str, builder: Any, split: str) -> Iterator[Mapping[str, Any]]:
     import tensorflow_datasets as tfds
 
     try:
@@ -100,14 +117,15 @@ def _rows(name: str, builder: Any, split: str) -> Iterator[Mapping[str, Any]]:
         raise InputError(f"--tfds_name={name}: no split {split!r} (has {known}); give --tfds_splits") from error
 
 
-def _label(place: str, value: Any, kind: str, labels: Sequence[str]) -> str | tuple[str, ...] | None:
-    if kind == MULTI_LABEL:
-        return tuple(sorted({labels[number] for number in np.asarray(value).tolist()}))
+def _value(place: str, value: Any) -> Any:
+    """Converts a value of NumPy to a string, a number, a boolean or a list of them."""
     if isinstance(value, bytes):
-        return label_text(place, _text(place, value))
-    if labels:
-        return None if value < 0 else labels[int(value)]
-    return repr(float(value)) if kind == REGRESSION else str(value).lower()
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place}: the text is not UTF-8 ({error.reason})") from error
+    value = value.tolist()
+    return [_value(place, np.asarray(each)) for each in value] if isinstance(value, list) else value
 
 
 def _label_feature(name: str, features: Mapping[str, Any], given: str | None) -> str:
@@ -169,13 +187,6 @@ def _splits(builder: Any, given: str) -> tuple[dict[str, str], bool]:
     dev = next((split for split in _DEV_SPLITS if split in known), "test")
     test = "test_matched" if "test_matched" in known else "test"
     return {"train": "train", "dev": dev, "test": test}, dev != "test"
-
-
-def _text(place: str, value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{place}: the text is not UTF-8 ({error.reason})") from error
 
 
 @contextlib.contextmanager

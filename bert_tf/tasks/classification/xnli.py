@@ -5,7 +5,6 @@ test data are one file each, with all languages (XNLI-1.0).
 """
 
 import dataclasses
-import functools
 import os
 from collections.abc import Sequence
 
@@ -15,7 +14,6 @@ from bert_tf.tasks.classification.benchmark import Benchmark, SplitFile, benchma
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import Example
-from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
@@ -31,40 +29,35 @@ def xnli_task(languages: str, data_dir: str) -> ClassificationTask:
     for code in codes:
         if code not in LANGUAGES:
             raise InputError(f"--xnli_language={languages}: {code!r} is unknown; known are {', '.join(LANGUAGES)}")
-    pairs = ColumnNames("sentence1", "sentence2", "gold_label")
+    pairs = {"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label", "group": "language"}
+    machine_translated = {"text_a": "premise", "text_b": "hypo", "label": "label"}
     translated = [f"multinli/multinli.train.{code}.tsv" for code in codes]
     splits = {
         "train": tuple(
-            SplitFile((path, f"XNLI-MT-1.0/{path}", os.path.basename(path)), ColumnNames("premise", "hypo", "label"))
-            for path in translated
+            SplitFile((path, f"XNLI-MT-1.0/{path}", os.path.basename(path)), machine_translated) for path in translated
         ),
-        "dev": (SplitFile(("xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"), pairs, "language"),),
-        "test": (SplitFile(("xnli.test.tsv", "XNLI-1.0/xnli.test.tsv"), pairs, "language"),),
+        "dev": (SplitFile(("xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"), pairs),),
+        "test": (SplitFile(("xnli.test.tsv", "XNLI-1.0/xnli.test.tsv"), pairs),),
     }
     answers = Classes(("contradiction", "entailment", "neutral"), ("accuracy",), spellings=_SPELLINGS)
-    benchmark = Benchmark(NAME, splits, answers, skips_incomplete=True, has_server=False, ids_differ=False)
+    benchmark = Benchmark(NAME, splits, answers, skips_incomplete=True, has_server=False, chosen=" ".join(codes))
     task = benchmark_task(benchmark, data_dir)
     return dataclasses.replace(task, data=_in_languages(task.data, codes))
 
 
 def _in_languages(data: TaskData, languages: Sequence[str]) -> TaskData:
-    """Returns data with only the dev and test examples in some languages; the id of an example is its language."""
+    """Returns data with only the dev and test examples in some languages. An example is in the group of its language if
+    there are several languages."""
 
-    @functools.cache
-    def load(split: str) -> list[Example]:
-        examples = data.load(split)
+    def step(split: str, examples: Sequence[Example]) -> Sequence[Example]:
         if split == "train":
             return examples
-        there = dict.fromkeys(example.id for example in examples if example.id)
+        there = dict.fromkeys(example.group for example in examples if example.group)
         for language in languages:
             if language not in there:
-                found = ", ".join(sorted(there)) or "no column 'language'"
-                raise InputError(f"--xnli_language={language}: not in {data.files(split)[0]}, which has {found}")
-        kept = [example for example in examples if example.id in languages]
-        groups = len(languages) > 1
-        return [dataclasses.replace(example, id=None, group=example.id if groups else "") for example in kept]
+                have = ", ".join(sorted(there)) or "no column 'language'"
+                raise InputError(f"--xnli_language={language}: not in {data.source.files(split)[0]}, which has {have}")
+        chosen = [example for example in examples if example.group in languages]
+        return chosen if len(languages) > 1 else [dataclasses.replace(example, group="") for example in chosen]
 
-    def titles(split: str) -> str:
-        return data.title(split) if split == "train" else f"{data.title(split)} ({' '.join(languages)})"
-
-    return dataclasses.replace(data, load=load, titles=titles, facts={"xnli_language": list(languages)})
+    return dataclasses.replace(data.then(step), facts={"xnli_language": list(languages)})

@@ -6,7 +6,6 @@ Models", 2021. A collection is a folder with `corpus.jsonl`, `queries.jsonl` and
 
 import dataclasses
 import itertools
-import math
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -15,14 +14,14 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core import identity, parquet_files
+from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.core.json_lines import without_surrogates
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks import tables
-from bert_tf.tasks.split_files import file_data
-from bert_tf.tasks.tables import Layout
+from bert_tf.rows import Row, cells, files
+from bert_tf.rows.delimited import Layout
+from bert_tf.rows.sources import Files, Memory
 
 # The forms of data: an anchor with its positive and negatives, two texts with a score, one text, and a collection.
 PAIRS, SCORED, TEXTS, COLLECTION = "pairs", "scored pairs", "single texts", "a collection"
@@ -67,24 +66,40 @@ class CollectionText:
 
 
 def text_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
-    """Returns data with a file or the folder of a collection per split; see `file_data`."""
-    return file_data(data_dir, paths, lambda split: [*tables.file_names(split), split], read, _files_of, strata=_strata)
+    """Returns data with a file or the folder of a collection per split; see `Files`."""
+    source = Files(data_dir, paths, lambda split: [*files.names_of(split), split], rows_of_table)
+    return TaskData.of(source, _parse, strata=_strata)
 
 
-def _files_of(folder: str, split: str) -> list[str]:
-    """Returns the documents, the queries and the judgments of a collection."""
-    judged = [os.path.join(folder, "qrels", f"{name}.tsv") for name in _QRELS.get(split, _QRELS["test"])]
-    own = next(filter(tf.io.gfile.exists, judged), judged[0])
-    return [os.path.join(folder, "corpus.jsonl"), os.path.join(folder, "queries.jsonl"), own]
+def in_memory(rows: Mapping[str, Sequence[Row]], named: TaskData) -> TaskData:
+    """Returns data with rows in memory; `named` is the data that flags name, for other splits and unlabeled texts."""
+    source = Memory(
+        rows, "examples in memory", remedy="give dev to evaluate, or call encode for vectors", others=named.source
+    )
+    return TaskData.of(source, _parse, strata=_strata, unlabeled=named)
+
+
+def rows_of_table(path: str, with_labels: bool = True) -> Iterator[Row]:
+    """Returns the rows of a table, in which right and wrong pairs have the scores 1 and 0; no rows for a folder."""
+    if tf.io.gfile.isdir(path):
+        return iter(())
+    for name in _SCORES:
+        names = parquet_files.class_names(path, name)
+        if names and not (len(names) == 2 and _WRONG.match(names[0])):
+            raise InputError(f"{path}: {name} has the classes {', '.join(names)}, which are not scores; {_REMEDY}")
+    return files.rows(path, names_classes=False)
+
+
+def _parse(file: str, rows: Iterator[Row], split: str, with_labels: bool) -> list[Texts] | list[CollectionText]:
+    if not tf.io.gfile.isdir(file):
+        return of_rows(list(rows), file, split, with_labels)
+    if split == "train":
+        raise InputError(f"{file}: a collection is for evaluation; give a file with pairs, scored pairs or texts")
+    return read_collection(file, split)
 
 
 def _strata(examples: Sequence[Texts]) -> tuple[list[str], list[Hashable]]:
     return [content_of(*example.texts) for example in examples], [None] * len(examples)
-
-
-def id_of(examples: Sequence[Texts]) -> str:
-    """Returns the id of examples in memory."""
-    return identity.id_of([repr(example) for example in examples])
 
 
 def form_of(examples: Sequence[Any]) -> str:
@@ -96,31 +111,8 @@ def form_of(examples: Sequence[Any]) -> str:
     return examples[0].form
 
 
-def read(path: str, split: str) -> list[Texts] | list[CollectionText]:
-    """Reads a file, or the folder of a collection."""
-    if not tf.io.gfile.isdir(path):
-        return read_table(path, split)
-    if split == "train":
-        raise InputError(f"{path}: a collection is for evaluation; give a file with pairs, scored pairs or texts")
-    return read_collection(path, split)
-
-
-def read_table(path: str, split: str) -> list[Texts]:
-    """Reads a table with the columns of one form; examples of "test" may lack scores."""
-    rows = tables.read_rows(path, names_classes=False, numbers=_SCORES)  # right and wrong pairs have the scores 1 and 0
-    for name in _SCORES:
-        names = parquet_files.class_names(path, name)
-        if names and not (len(names) == 2 and _WRONG.match(names[0])):
-            raise InputError(f"{path}: {name} has the classes {', '.join(names)}, which are not scores; {_REMEDY}")
-    found = of_rows([(f"{path}, line {line}", row) for line, row in rows], path, split)
-    if found:
-        logging.info("%s: %d %s", path, len(found), found[0].form)
-    return found
-
-
-def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str) -> list[Texts]:
+def of_rows(rows: Sequence[Row], path: str, split: str, with_scores: bool = True) -> list[Texts]:
     """Returns the examples of the rows of a table.
-    `rows`: the place of each row, for messages, and its cells by the names of the columns.
     `path`: the name of the table, for messages."""
     if not rows:
         return []
@@ -129,8 +121,9 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     pair = next((pair for pair in (*_PAIRS, *_SCORED) if set(pair) <= set(names)), ())
     # The test data of scored pairs may lack the scores.
     score = next((name for name in _SCORES if name in names), "")
+    is_unscored = split == "test" and not (score and with_scores)
     form = PAIRS if pair in _PAIRS else TEXTS
-    if pair and (score or (pair in _SCORED and split == "test")):
+    if pair and (score or (pair in _SCORED and is_unscored)):
         form = SCORED
     if form == SCORED and pair in _PAIRS and score == "score":  # perhaps votes for an answer
         raise InputError(
@@ -153,7 +146,7 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     for place, row in rows:
         text = _checked(place, first, row.get(first))
         more = [_checked(place, name, cell) for name in negatives for cell in _cells(row.get(name))]
-        label = _score(place, score, row.get(score), split) if form == SCORED else None
+        label = cells.number(place, row, score) if form == SCORED and not is_unscored else None
         if not second:
             found.append(Texts((text,) * (2 if split == "train" else 1), form, place=place))
         for name in second:
@@ -161,6 +154,7 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
                 found.append(Texts((text, _checked(place, name, cell), *more), form, label, place=place))
     if form == SCORED:
         _check_scores(path, [example.label for example in found], score, split)
+    logging.info("%s: %d %s", path, len(found), form)
     return found
 
 
@@ -176,46 +170,31 @@ def _check_scores(path: str, scores: Sequence[float | None], name: str, split: s
 
 
 def _cells(cell: Any) -> list[Any]:
-    """Returns the texts in a cell: one, a list, or none. Tables have NaN or an empty cell for none."""
+    """Returns the texts in a cell: one, a list, or none."""
     if isinstance(cell, list):
         return cell
-    is_absent = cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
-    return [] if is_absent else [cell]
+    return [] if cells.is_missing(cell) else [cell]
 
 
 def _checked(place: str, name: str, text: Any) -> str:
+    text = without_surrogates(text) if isinstance(text, str) else text
     if not isinstance(text, str) or not text.strip():
         what = "is not a string" if _cells(text) else "is empty"
         raise InputError(f"{place}: {name} {what}; give a text in each row")
-    return without_surrogates(text)
-
-
-def _score(place: str, name: str, value: Any, split: str) -> float | None:
-    if value in (None, "") and split == "test":
-        return None
-    return _number(place, name, value)
-
-
-def _number(place: str, name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{place}: {name} is {value!r}, not a finite number; fix the row")
-    return number
+    return text
 
 
 def read_collection(folder: str, split: str) -> list[CollectionText]:
     """Reads the queries of a split with their relevant documents, then all documents."""
-    *both, path = _files_of(folder, split)
+    judged = [os.path.join(folder, "qrels", f"{name}.tsv") for name in _QRELS.get(split, _QRELS["test"])]
+    path = next(filter(tf.io.gfile.exists, judged), judged[0])
     if split == "dev" and os.path.basename(path) == "test.tsv":
         logging.warning("%s: has no qrels/dev.tsv, so the test judgments %s are the dev data", folder, path)
-    documents, queries = map(texts_by_id, both)
+    documents, queries = (texts_by_id(os.path.join(folder, f"{name}.jsonl")) for name in ("corpus", "queries"))
     relevant: dict[str, dict[str, float]] = {}
     absent: tuple[set[str], set[str]] = set(), set()
     for place, query, document, score in _judgments(path):
-        gain = _number(place, "score", score)
+        gain = cells.number(place, {"score": score}, "score")
         for id, known, unknown in zip((query, document), (queries, documents), absent, strict=True):
             unknown |= set() if id in known else {id}
         if query in queries:  # a query without a relevant document counts as 0, as in trec_eval
@@ -235,16 +214,17 @@ def _judgments(path: str) -> Iterator[tuple[str, str, str, str]]:
     """Yields the place, the query, the document and the score of each judgment. The columns have BEIR's names. Without
     a header, three columns are query, document and score; four are those of trec_eval, whose second column has no
     meaning."""
-    rows = tables.read_columns(path, Layout("tsv", has_header=False)).rows
-    names = list(rows[0][1]) if rows else []
+    layout = Layout("tsv", has_header=False, quoted=False)
+    rows = [(place, list(row.values())) for place, row in files.rows(path, layout=layout)]
+    names = rows[0][1] if rows else []
     if set(_JUDGMENT) <= set(names):
         places, rows = [names.index(name) for name in _JUDGMENT], rows[1:]
     elif len(names) in (3, 4):
         places = [0, len(names) - 2, len(names) - 1]
     else:
         raise InputError(f"{path}: has {len(names)} columns; give the columns {', '.join(_JUDGMENT)}")
-    for line, cells in rows:
-        yield f"{path}, line {line}", *(cells[place] for place in places)
+    for place, row in rows:
+        yield place, *(row[column] for column in places)
 
 
 def texts_by_id(path: str) -> dict[str, str]:
@@ -255,8 +235,7 @@ def texts_by_id(path: str) -> dict[str, str]:
 def titled_texts(path: str) -> dict[str, tuple[str, str]]:
     """Reads the titles and the texts of a `corpus.jsonl` or `queries.jsonl` by their ids; a title may be ""."""
     found: dict[str, tuple[str, str]] = {}
-    for line, entries in tables.read_objects(path):
-        place = f"{path}, line {line}"
+    for place, entries in files.rows(path):
         id, title, text = (entries.get(name, "") for name in ("_id", "title", "text"))
         title = "" if title is None else title
         if not isinstance(id, str) or not id or id in found:

@@ -4,14 +4,16 @@ Paper: sections 4.2 and 4.3.
 """
 
 import bisect
+import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks import tables
+from bert_tf.rows import Row, files
+from bert_tf.rows.text_files import decoded_lines, json_of
 
 # A word of a context. As in google-research/bert, only the white space in this pattern separates words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -95,40 +97,45 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
     return (first, end) if first >= 0 and " ".join(answer.text.split()) in touched else None
 
 
-def read_questions(path: str) -> list[Question]:
-    """Reads a file in SQuAD's layout, or a file with a question per row, as the libraries datasets and pandas write it.
-    The rows may be in JSON Lines (.jsonl), in Parquet, or in the list of a JSON file (its only value, or `data`)."""
-    questions, place = [], path
-    try:
-        for place, entry in _entries(path):
+def read_rows(path: str) -> Iterator[Row]:
+    """Yields a row for each question of a file in SQuAD's layout, or of a file with a question per row, as the
+    libraries datasets and pandas write it. The rows may be in JSON Lines (.jsonl), in Parquet, or in the list of a JSON
+    file (its only value, or `data`). The place of a question in SQuAD's layout is its path in the JSON value."""
+    if path.lower().endswith((".jsonl", ".parquet", ".csv", ".tsv")):
+        yield from files.rows(path)
+        return
+    content = json_of(path, decoded_lines(path), "give a file in SQuAD's layout, or name JSON Lines .jsonl")
+    place = path
+    with _layout(lambda: place):
+        table = files.table_in(content)
+        for number, entry in enumerate(content["data"] if table == [content] else table):
+            place = of_article = f"{path}, data[{number}]"
             if "paragraphs" not in entry:
-                questions.append(_question(entry, _text(entry["context"]), place))
+                yield place, entry
                 continue
-            of_article = place
             for at, paragraph in enumerate(entry["paragraphs"]):
                 place = of_paragraph = f"{of_article}.paragraphs[{at}]"
-                context = _text(paragraph["context"])
+                context = {"context": paragraph["context"]}
                 for index, asked in enumerate(paragraph["qas"]):
                     place = f"{of_paragraph}.qas[{index}]"
-                    questions.append(_question(asked, context, place))
+                    yield place, {**asked, **context}
+
+
+@contextlib.contextmanager
+def _layout(place: Callable[[], str]) -> Iterator[None]:
+    """Turns the errors of code that expects SQuAD's layout into an InputError with the place."""
+    try:
+        yield
     except (KeyError, TypeError, AttributeError) as error:
         what = f"the key {error} is missing" if isinstance(error, KeyError) else error
-        raise InputError(f"{place}: {what}; the file must have SQuAD's layout") from error
-    if not questions:
-        raise InputError(f"{path}: holds no question")
-    return questions
+        raise InputError(f"{place()}: {what}; the file must have SQuAD's layout") from error
 
 
-def _entries(path: str) -> Iterator[tuple[str, Any]]:
-    """Yields the articles or questions of a file, and their places."""
-    if path.lower().endswith((".jsonl", ".parquet")):
-        for line, entry in tables.read_objects(path):
-            yield f"{path}, line {line}", entry
-        return
-    remedy = "give a file in SQuAD's layout, or name JSON Lines .jsonl"
-    content = tables.json_of(path, tables.decoded_lines(path), remedy)
-    for number, entry in enumerate(content if isinstance(content, list) else content["data"]):
-        yield f"{path}, data[{number}]", entry
+def of_row(place: str, row: Mapping[str, Any], with_answers: bool) -> Question:
+    """Returns the question of a row."""
+    with _layout(lambda: place):
+        question = _question(row, _text(row["context"]), place)
+    return question if with_answers else dataclasses.replace(question, answers=None, is_impossible=False)
 
 
 def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:

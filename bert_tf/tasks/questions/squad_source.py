@@ -3,18 +3,17 @@
 Paper: sections 4.2 and 4.3.
 """
 
-import dataclasses
-import functools
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks.questions.squad_file import Question, answer_words, read_questions
-from bert_tf.tasks.split_files import file_data
+from bert_tf.rows import Row
+from bert_tf.rows.sources import Files
+from bert_tf.tasks.questions.squad_file import Question, answer_words, of_row, read_rows
 
 _MOST_NAMED = 10
 
@@ -22,34 +21,30 @@ _MOST_NAMED = 10
 def question_data(paths: Mapping[str, Sequence[str]], has_unanswerable: bool) -> TaskData:
     """Returns data in files in SQuAD's layout. Several training files are read as one data set.
     `has_unanswerable`: whether some questions have no answer, as in SQuAD 2.0."""
-    read = functools.partial(_read_file, has_unanswerable=has_unanswerable)
-    data = file_data("", paths, lambda split: (), read, strata=_strata)
 
-    @functools.cache
-    def load(split: str) -> list[Question]:
-        questions = data.load(split)
+    def parse(file: str, rows: Iterator[Row], split: str, with_labels: bool) -> list[Question]:
+        questions = [of_row(place, row, with_labels) for place, row in rows]
+        if split == "train":
+            return _trainable(file, questions, has_unanswerable)
+        if split == "dev":
+            _check_dev(file, questions, has_unanswerable)
+        return questions
+
+    def warn_of_repeated_ids(split: str, questions: Sequence[Question]) -> Sequence[Question]:
         counts = Counter(question.id for question in questions)
         if again := [id for id, count in counts.items() if count > 1]:
             logging.warning("%d ids occur in several of the files %s, for example %s; if this is a mistake, remove a "
                             "file", len(again), data.title(split), again[0])  # fmt: skip
         return questions
 
-    return dataclasses.replace(data, load=load)
+    source = Files("", paths, lambda split: (), lambda path, with_labels: read_rows(path))
+    data = TaskData.of(source, parse, strata=_strata)
+    return data.then(warn_of_repeated_ids)
 
 
 def _strata(questions: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
     """Returns the contexts as contents, so that all questions about a context are in the same split."""
     return [content_of(question.context) for question in questions], [q.is_impossible for q in questions]
-
-
-def _read_file(path: str, split: str, has_unanswerable: bool) -> list[Question]:
-    """Reads the questions of a file; in a training file, skips the questions that cannot be used for training."""
-    questions = read_questions(path)
-    if split == "train":
-        return _trainable(path, questions, has_unanswerable)
-    if split == "dev":
-        _check_dev(path, questions, has_unanswerable)
-    return questions
 
 
 def _check_dev(path: str, questions: Sequence[Question], has_unanswerable: bool) -> None:
@@ -71,6 +66,8 @@ def _check_dev(path: str, questions: Sequence[Question], has_unanswerable: bool)
 def _trainable(path: str, questions: Sequence[Question], has_unanswerable: bool) -> list[Question]:
     """Returns the questions for training. These are the questions whose answer is at its `answer_start`, and the
     questions without an answer. A warning states the number of other questions, and lists up to 10 of their ids."""
+    if not questions:
+        return []
     kept, wrong = [], []
     for question in questions:
         if question.answers is None:

@@ -243,5 +243,5 @@ def squad_task(command: Command) -> SquadTask:
         command.results_dir,
         settings.null_score_diff_threshold,
         settings.tune_null_threshold,
-        with_dev_share(data, command, has_dev=data.has_dev and not is_test),
+        with_dev_share(data, command, has_dev=data.source.has_dev and not is_test),
     )

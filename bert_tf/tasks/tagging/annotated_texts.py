@@ -11,8 +11,9 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.rows import Row, cells
 from bert_tf.tasks.tagging import running_text, tag_schemes
-from bert_tf.tasks.tagging.conll_files import Sentence
+from bert_tf.tasks.tagging.conll_files import Sentence, line_of
 from bert_tf.tasks.tagging.tag_schemes import Entity
 
 TEXT = "text"
@@ -20,6 +21,13 @@ _ENTITIES = ("spans", "entities", "ents", "label", "labels")
 _START, _END, _TYPE = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels", "type")
 # The decision of an annotator, with Prodigy's words. `_SKIPPED` also means that nobody has annotated a text.
 _DECISION, _ACCEPTED, _SKIPPED = "answer", "accept", "ignore"
+
+
+def is_annotated(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a text and no words; Prodigy's tokens are objects."""
+    words = next((row[name] for name in ("tokens", "words") if name in row), None)
+    is_exported = isinstance(row.get("data"), Mapping) and isinstance(row.get("annotations"), list)
+    return is_exported or (TEXT in row and (not words or isinstance(words[0], Mapping)))
 
 
 def unwrapped(place: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -44,38 +52,37 @@ def _age(annotation: Mapping[str, Any]) -> str:
     return str(annotation.get("updated_at") or annotation.get("created_at") or "")
 
 
-def read_sentences(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]], with_tags: bool) -> list[Sentence]:
+def sentences_of(path: str, rows: Sequence[Row], with_tags: bool) -> list[Sentence]:
     """Returns a sentence for each text, although a text may have several sentences; the tags are in the scheme IOB2.
-    `rows`: the line and the fields of each row. Rows that an annotator rejected (Prodigy's `answer`) are left out, and
-      rows that nobody has annotated if the tags are read."""
-    given = len(rows)
+    `rows`: rows of annotation tools. Rows that an annotator rejected (Prodigy's `answer`) are left out, and rows that
+      nobody has annotated if the tags are read."""
+    count, rows = len(rows), [(place, unwrapped(place, row)) for place, row in rows]
     kept = (_ACCEPTED,) if with_tags else (_ACCEPTED, _SKIPPED)
-    rows = [(line, row) for line, row in rows if (row.get(_DECISION) or _ACCEPTED) in kept]
+    rows = [(place, row) for place, row in rows if (row.get(_DECISION) or _ACCEPTED) in kept]
     if with_tags and not any(_entities_in(row) for _, row in rows):
         raise InputError(
             f'{path}: the texts have no entities; write lists of them, such as [[0, 5, "PER"]], in the field entities'
         )
     if several := sum(row.get("annotators", 1) > 1 for _, row in rows):
         logging.info("%s: %d texts have several annotations; the ground truth counts, else the newest", path, several)
-    counts_units = with_tags and _counts_utf16_units(path, rows)
-    texts = tf.constant([_text(f"{path}, line {line}", row) for line, row in rows], tf.string)
+    counts_units = with_tags and _counts_utf16_units(rows)
+    texts = tf.constant([_text(place, row) for place, row in rows], tf.string)
     words, starts, ends = running_text.of_sentences(texts)
     ranges, sentences, cut = words.with_values(tf.stack([starts, ends], 1)).to_list(), [], []
-    for (line, row), found, places in zip(rows, words.to_list(), ranges, strict=True):
+    for (place, row), of_text, of_words in zip(rows, words.to_list(), ranges, strict=True):
         tags = None
         if with_tags:
-            entities, are_whole = _of_words(_entities(f"{path}, line {line}", row, counts_units), places)
-            tags = tuple(tag_schemes.write_tags(entities, len(found), tag_schemes.IOB2))
-            cut += [] if are_whole else [line]
-        if found:
-            written = tuple(word.decode() for word in found)
-            sentences.append(Sentence(written, tags, line, has_lines=False, path=path))
+            entities, are_whole = _of_words(_entities(place, row, counts_units), of_words)
+            tags = tuple(tag_schemes.write_tags(entities, len(of_text), tag_schemes.IOB2))
+            cut += [] if are_whole else [place]
+        if of_text:
+            sentences.append(Sentence(tuple(word.decode() for word in of_text), tags, *line_of(place)))
     if cut:
         logging.warning("%s: in %d texts, entities begin or end inside of a word; the whole word belongs to its first "
-                        "entity; the first such text is on line %d", path, len(cut), cut[0])  # fmt: skip
-    if len(sentences) < given:
+                        "entity; the first such text is at %s", path, len(cut), cut[0])  # fmt: skip
+    if len(sentences) < count:
         logging.warning("%s: %d rows are left out, because they were rejected, not annotated, or have no word", path,
-                        given - len(sentences))  # fmt: skip
+                        count - len(sentences))  # fmt: skip
     return sentences
 
 
@@ -87,7 +94,9 @@ def _text(place: str, row: Mapping[str, Any]) -> str:
 
 def _entities_in(row: Mapping[str, Any]) -> list[Any]:
     """Returns the entities of a row, which may be in any of several fields."""
-    return next((row[name] for name in _ENTITIES if isinstance(row.get(name), list) and row[name]), [])
+    return next(
+        (cell for cell in (cells.items(row, name) for name in _ENTITIES) if isinstance(cell, list) and cell), []
+    )
 
 
 def _entities(place: str, row: Mapping[str, Any], counts_units: bool) -> list[Entity]:
@@ -113,7 +122,7 @@ def _entities(place: str, row: Mapping[str, Any], counts_units: bool) -> list[En
     return found
 
 
-def _counts_utf16_units(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
+def _counts_utf16_units(rows: Sequence[Row]) -> bool:
     """Returns whether a file counts UTF-16 units, as Label Studio does, instead of characters. This shows where an
     entity states its text, and the text is at only one of the two places."""
     for _, row in rows:

@@ -7,11 +7,12 @@ sentence is a comment if it begins with # and differs from the lines of words in
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.tables import decoded_lines
+from bert_tf.rows import Row
+from bert_tf.rows.text_files import decoded_lines
 from bert_tf.tasks.tagging import tag_schemes
 
 DOCUMENT_START = "-DOCSTART-"
@@ -32,23 +33,33 @@ class Sentence:
 
     words: tuple[str, ...]  # one or more words
     tags: tuple[str, ...] | None  # the tags of the words, as in the file; None if no tags were read
-    line: int  # number of the first word's line, from 1
+    line: int = dataclasses.field(repr=False)  # number of the first word's line, from 1
+    path: str = dataclasses.field(default="", repr=False, compare=False)
     starts_document: bool = False  # whether the sentence follows a -DOCSTART- line
     # whether each further word is on the next line; otherwise, all words are on one line
-    has_lines: bool = dataclasses.field(default=True, repr=False, compare=False)
-    path: str = dataclasses.field(default="", repr=False, compare=False)
+    has_lines: bool = dataclasses.field(default=False, repr=False, compare=False)
+
+    @property
+    def place(self) -> str:
+        return self.place_of(0)
 
     @property
     def texts(self) -> tuple[str, ...]:
         return self.words
 
-    def line_of(self, word: int) -> int:
-        """Returns the number of a word's line."""
-        return self.line + word * self.has_lines
+    def place_of(self, word: int) -> str:
+        """Returns where a word is, for messages."""
+        return f"{self.path}, line {self.line + word * self.has_lines}"
 
     @property
     def label(self) -> tuple[str, ...] | None:
         return self.tags
+
+
+def line_of(place: str) -> tuple[int, str]:
+    """Returns the number of the line, and the path, in the place of a row."""
+    path, _, line = place.rpartition(", line ")
+    return int(line), path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,21 +70,24 @@ class WordColumns:
     tag: int = -1  # index of the column with the tag; see `word`
 
 
-def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> list[Sentence]:
-    """Reads the sentences of a file. Columns are separated by tabs or, in a line without a tab, by spaces."""
-    sentences: list[Sentence] = []
-    rows: list[tuple[str, str]] = []
-    first_line, width, starts_document = 0, _width(path), False
+def rows(path: str, layout: WordColumns, with_tags: bool = True) -> Iterator[Row]:
+    """Yields a row for each sentence of a file, with the cells `words`, `tags`, `starts_document` and `has_lines`; see
+    `Sentence`. Columns are separated by tabs or, in a line without a tab, by spaces."""
+    words: list[str] = []
+    tags: list[str] = []
+    first_line, width, starts_document, are_numbers, longest = 0, _width(path), False, True, 0
     for number, line in itertools.chain(enumerate(decoded_lines(path), 1), [(0, "")]):
         cells = _cells(line)
         if not cells or cells[0] == DOCUMENT_START:
-            if rows:
-                words, tags = zip(*rows, strict=True)
-                sentences.append(Sentence(words, tags if with_tags else None, first_line, starts_document, path=path))
-            starts_document = bool(cells) or (starts_document and not rows)
-            rows = []
+            if words:
+                row = {"words": words, "tags": tags, "starts_document": starts_document, "has_lines": True}
+                yield f"{path}, line {first_line}", row
+                are_numbers &= words == list(map(str, range(1, len(words) + 1)))
+                longest = max(longest, len(words))
+            starts_document = bool(cells) or (starts_document and not words)
+            words, tags = [], []
             continue
-        if not rows and _is_comment(cells, width, layout.tag if with_tags else None):
+        if not words and _is_comment(cells, width, layout.tag if with_tags else None):
             continue
         place = f"{path}, line {number}"
         if not first_line:
@@ -82,14 +96,18 @@ def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> li
             raise InputError(
                 f"{place}: has {sum(map(bool, cells))} columns, the first line has {width}; fix or remove the line"
             )
-        first_line = first_line if rows else number
-        rows.append((cells[layout.word], cells[layout.tag] if with_tags else tag_schemes.OUTSIDE))
+        first_line = first_line if words else number
+        words.append(cells[layout.word])
+        tags.append(cells[layout.tag] if with_tags else tag_schemes.OUTSIDE)
         try:
-            tag_schemes.split_tag(rows[-1][1])
+            tag_schemes.split_tag(tags[-1])
         except ValueError as error:
             raise InputError(f"{place}: {error}; fix the tag, or check --tag_column") from error
-    _check_words(path, layout, sentences)
-    return sentences
+    if are_numbers and longest > 1:  # in the first column of some files, the words of each sentence are 1, 2, 3, ...
+        raise InputError(
+            f"{path}: column {layout.word} contains the numbers of words, not the words; give the column of the words "
+            "as --word_column"
+        )
 
 
 def _width(path: str) -> int:
@@ -129,18 +147,6 @@ def _check_columns(place: str, layout: WordColumns, with_tags: bool, width: int)
         raise InputError(
             f"{place}: has {width} columns, so the word and the tag are in the same column; add the tags, or check "
             "--word_column and --tag_column"
-        )
-
-
-def _check_words(path: str, layout: WordColumns, sentences: Sequence[Sentence]) -> None:
-    if not sentences:
-        raise InputError(f"{path}: holds no sentence; write one word and its tag on each line")
-    # In the first column of some files, the words of each sentence are 1, 2, 3, ...
-    numbered = all(tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in sentences)
-    if numbered and max(len(sentence.words) for sentence in sentences) > 1:
-        raise InputError(
-            f"{path}: column {layout.word} contains the numbers of words, not the words; give the column of the words "
-            "as --word_column"
         )
 
 

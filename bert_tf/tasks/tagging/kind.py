@@ -37,8 +37,8 @@ def _report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
     path = os.path.join(folder, f"{prefix}_predictions.txt")  # see `conll_files.write_predictions`
     if not tf.io.gfile.exists(path):
         return []
-    sentences, answers = (conll_files.read_sentences(path, conll_files.WordColumns(0, column)) for column in (1, 2))
-    true, predicted = ([sentence.tags for sentence in each] for each in (sentences, answers))
+    sentences, answers = (list(conll_files.rows(path, conll_files.WordColumns(0, column))) for column in (1, 2))
+    true, predicted = ([row["tags"] for _, row in each] for each in (sentences, answers))
     comparison = entity_scores.compare(true, predicted)
     rows = [
         [type_ or entity_scores.NO_TYPE, *(f"{value:.3f}" for value in (counts.precision, counts.recall, counts.f1)),
@@ -47,7 +47,7 @@ def _report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
     ]  # fmt: skip
     note = f"{comparison.words:,} words; an entity is right if its type and its words are right."
     head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
-    errors = _wrong_sentences([sentence.words for sentence in sentences], true, predicted)
+    errors = _wrong_sentences([row["words"] for _, row in sentences], true, predicted)
     return [Table("Entities", head, rows, note), errors]
 
 

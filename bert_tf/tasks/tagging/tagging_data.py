@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from absl import logging
 
@@ -15,8 +15,8 @@ from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks import tables
-from bert_tf.tasks.split_files import file_data, with_labels_if_right
+from bert_tf.rows import Row, files
+from bert_tf.rows.sources import Files
 from bert_tf.tasks.tagging import conll_files, tag_schemes, tagged_objects
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
@@ -35,7 +35,7 @@ def tagging_task(command: Command) -> TaggingTask:
     reads = command.of_data("word_column", "tag_column", "tag_scheme", "repair_tags")
     layout = WordColumns(reads["word_column"], reads["tag_column"])
     tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"])
-    data = file_data(settings.data_dir, settings.data_paths, _file_names, tagged.read, facts=reads)
+    data = dataclasses.replace(tagged.data(settings.data_dir, settings.data_paths), facts=reads)
     features = settings.feature_layers or parameters.get("features", _FINE_TUNING)
     uses_features = features != _FINE_TUNING
     of_model = command.of_model("document_context", "lstm_size")
@@ -43,8 +43,8 @@ def tagging_task(command: Command) -> TaggingTask:
     types = _types(settings, known, data)
     scheme = parameters["tag_scheme"] if known else tagged.scheme_of(data.load("train"))
     labels = known.labels if known and set(types) == {*tag_schemes.types_of(known.labels)} else labels_of(types, scheme)
-    load = functools.cache(functools.partial(_load, data, types))
-    checked = dataclasses.replace(data, load=load, strata=functools.partial(strata_of, by_document=has_context))
+    checked = data.with_checked_labels(functools.partial(check_types, types=types), "tags")
+    checked = dataclasses.replace(checked, strata=functools.partial(strata_of, by_document=has_context))
     return TaggingTask(
         labels,
         scheme,
@@ -54,21 +54,6 @@ def tagging_task(command: Command) -> TaggingTask:
         (settings.activations_dir or os.path.join(settings.output_dir, "activations")) if uses_features else "",
         with_dev_share(checked, command),
     )
-
-
-def _file_names(split: str) -> list[str]:
-    of_objects = [name for format in tables.OF_OBJECTS for name in tables.file_names(split, format)]
-    return [*conll_files.FILE_NAMES[split], *of_objects]
-
-
-def _load(data: TaskData, types: tuple[str, ...], split: str) -> list[Sentence]:
-    def read(with_tags: bool) -> list[Sentence]:
-        if with_tags:
-            check_types(data.load(split), types)
-            return data.load(split)
-        return [dataclasses.replace(sentence, tags=None) for sentence in data.load(split)]
-
-    return with_labels_if_right(data.title(split), split, read)
 
 
 def strata_of(sentences: Sequence[Sentence], by_document: bool) -> tuple[list[str], list[Hashable]]:
@@ -97,7 +82,7 @@ def _types(settings: NerSettings, known: TaskDescription | None, data: TaskData)
         types = tuple(sorted(tag_schemes.types_of(tag for sentence in data.load("train") for tag in sentence.tags)))
     if not types:
         raise InputError(
-            f"{data.files('train')[0]}: every tag is O, so there is nothing to learn; check --tag_column and the file"
+            f"{data.title('train')}: every tag is O, so there is nothing to learn; check --tag_column and the file"
         )
     if not known:
         logging.info("%d types of entities: %s", len(types), ", ".join(type_ or "(no name)" for type_ in types))
@@ -119,56 +104,66 @@ class TaggedFiles:
             return self.scheme
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
 
-    def read(self, path: str, split: str) -> list[Sentence]:
-        """Reads the sentences of a file; sentences of the test data may lack tags."""
-        return with_labels_if_right(path, split, functools.partial(self._read, path))
+    def data(self, data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
+        """Returns data with a file per split; see `Files`."""
+        return TaskData.of(Files(data_dir, paths, _file_names, self._rows), self._parse)
 
-    def _read(self, path: str, with_tags: bool) -> list[Sentence]:
-        if tables.has_objects(path):
-            sentences = tagged_objects.read_sentences(path, with_tags)
-        else:
-            sentences = conll_files.read_sentences(path, self.layout, with_tags)
-            _warn_of_long(path, sentences)
+    def _rows(self, path: str, with_tags: bool) -> Iterator[Row]:
+        if files.has_objects(path) or path.lower().endswith(".csv"):
+            return files.rows(path)
+        return conll_files.rows(path, self.layout, with_tags)
+
+    def _parse(self, file: str, rows: Iterator[Row], split: str, with_tags: bool) -> list[Sentence]:
+        sentences = tagged_objects.sentences_of(file, rows, with_tags)
+        if not sentences:
+            raise InputError(f"{file}: holds no sentence; write the words and tags of a sentence")
+        _warn_of_long(sentences)
         scheme = self.scheme_of(sentences)
         if with_tags:
-            self._check_tags(path, sentences, scheme)
-        logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
-                     f", {scheme.upper()} tags" if with_tags else "")  # fmt: skip
+            self._check_tags(file, sentences, scheme)
+        words = sum(len(sentence.words) for sentence in sentences)
+        kind = f", {scheme.upper()} tags" if with_tags else ""
+        logging.info("%s: %d sentences, %d words%s", file, len(sentences), words, kind)
         return sentences
 
     def _check_tags(self, path: str, sentences: Sequence[Sentence], scheme: str) -> None:
         faults = []
         for sentence in sentences:
             if fault := tag_schemes.find_fault(sentence.tags, scheme):
-                faults.append((sentence.line_of(fault[0]), fault[1]))
+                faults.append((sentence.place_of(fault[0]), fault[1]))
         if not faults:
             return
-        (line, reason), more = faults[0], f" (and {len(faults) - 1} more sentences)" if faults[1:] else ""
+        (place, reason), more = faults[0], f" (and {len(faults) - 1} more sentences)" if faults[1:] else ""
         if not self.repairs:
             raise InputError(
-                f"{path}, line {line}: the tag {reason}{more}; fix the tags, give their --tag_scheme, or give "
+                f"{place}: the tag {reason}{more}; fix the tags, give their --tag_scheme, or give "
                 "--repair_tags to read invalid tags as the official scorer reads them"
             )
         logging.warning("%s: %d sentences have tags that %s does not allow; these tags are read as the official "
-                        "scorer reads them; the first such tag is on line %d: %s",
-                        path, len(faults), scheme.upper(), line, reason)  # fmt: skip
+                        "scorer reads them; the first such tag is at %s: %s",
+                        path, len(faults), scheme.upper(), place, reason)  # fmt: skip
 
 
-def check_types(sentences: Sequence[Sentence], types: Sequence[str]) -> None:
-    """Raises InputError if a tag has a type that is not in `types`; the message names the file and the line."""
-    for sentence in sentences:
-        for number, tag in enumerate(sentence.tags or ()):
-            prefix, type_ = tag_schemes.split_tag(tag)
-            if prefix != tag_schemes.OUTSIDE and type_ not in types:
-                raise InputError(
-                    f"{sentence.path}, line {sentence.line_of(number)}: the tag {tag!r} has an unknown type; known "
-                    f"types: {', '.join(types)}; fix the tag, or list all types in --entity_types"
-                )
+def check_types(sentence: Sentence, types: Sequence[str]) -> None:
+    """Raises InputError if a tag has a type that is not in `types`."""
+    for number, tag in enumerate(sentence.tags or ()):
+        prefix, type_ = tag_schemes.split_tag(tag)
+        if prefix != tag_schemes.OUTSIDE and type_ not in types:
+            raise InputError(
+                f"{sentence.place_of(number)}: the tag {tag!r} has an unknown type; known types: {', '.join(types)}; "
+                "fix the tag, or list all types in --entity_types"
+            )
 
 
-def _warn_of_long(path: str, sentences: Sequence[Sentence]) -> None:
-    """Warns if a sentence is so long that a blank line is probably missing."""
-    longest = max(sentences, key=lambda sentence: len(sentence.words))
-    if len(longest.words) > (_LONGEST_SENTENCE if len(sentences) > 1 else _LONGEST_SENTENCE // 4):
-        logging.warning("%s, line %d: a sentence of %d words; a blank line must end each sentence", path, longest.line,
+def _warn_of_long(sentences: Sequence[Sentence]) -> None:
+    """Warns if a sentence of a CoNLL file is so long that a blank line is probably missing."""
+    longest = max(sentences, key=lambda sentence: len(sentence.words) * sentence.has_lines)
+    limit = _LONGEST_SENTENCE if len(sentences) > 1 else _LONGEST_SENTENCE // 4
+    if longest.has_lines and len(longest.words) > limit:
+        logging.warning("%s: a sentence of %d words; a blank line must end each sentence", longest.place,
                         len(longest.words))  # fmt: skip
+
+
+def _file_names(split: str) -> list[str]:
+    of_tables = [name for format in ("csv", *files.OF_OBJECTS) for name in files.names_of(split, format)]
+    return [*conll_files.FILE_NAMES[split], *of_tables]

@@ -29,9 +29,7 @@ class FindTheWord(Task):
     metrics = (LOSS, Metric("token_accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 
     def __init__(self, folder):
-        self.data = TaskData(
-            lambda split: [f"{folder}/{split}.txt"], lambda split: open(f"{folder}/{split}.txt").read().splitlines()
-        )
+        self.data = TaskData(load=lambda split: open(f"{folder}/{split}.txt").read().splitlines())
 
     def encode(self, examples, tokenizer, max_seq_length):
         halves = [half for line in examples for half in (line[: len(line) // 2], line[len(line) // 2 :])]

@@ -166,7 +166,7 @@ def test_sentences_with_most_wrong_entities_are_first(tmp_path):
 
 
 def test_regression_shows_correlations_and_diagrams(tokenizer, tmp_path):
-    examples = [Example("a", None, str(score)) for score in (1.0, 2.0, 5.0)]
+    examples = [Example("a", None, score) for score in (1.0, 2.0, 5.0)]
     folder = folder_of(tmp_path, tokenizer, 0, examples, np.array([[1.0], [2.5], [2.0]], np.float32))
     page = evaluation.sections(folder)
     check_stands_alone(page)

@@ -254,18 +254,6 @@ def test_fingerprints_ignore_the_folder(tmp_path):
     assert len({tuple(each) for each in (same, *others)}) == 7
 
 
-@pytest.mark.parametrize("size", [5, (1 << 20) + 7, 2 << 20, (2 << 20) + 1, (3 << 20) + 5])
-def test_whole_fingerprints_show_any_change(tmp_path, size):
-    def fingerprint(data):
-        (tmp_path / "train.tsv").write_bytes(data)
-        return identity.fingerprint([str(tmp_path / "train.tsv")], whole=True)
-
-    same = fingerprint(bytes(size))
-    places = (0, size // 2, min(size, 1 << 20) - 1, max(0, size - (1 << 20) - 1), size - 1)
-    assert same not in [fingerprint(bytes(place) + b"1" + bytes(size - place - 1)) for place in places]
-    assert fingerprint(bytes(size)) == same
-
-
 def test_first_different_file_is_named(tmp_path):
     run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f", "b, 2 bytes, 1f"]}), 0)
     save_a_checkpoint(tmp_path)

@@ -3,28 +3,23 @@
 import pytest
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks import tables
-from bert_tf.tasks.choice.choice_files import read_file
-from bert_tf.tasks.classification.table_source import TextTable
-from bert_tf.tasks.embeddings.data import read_table
-from bert_tf.tasks.questions.squad_file import Answer, read_questions
-from bert_tf.tasks.tagging.conll_files import WordColumns
-from bert_tf.tasks.tagging.tagging_data import TaggedFiles
+from bert_tf.tasks.questions.squad_file import Answer
+from tests.bert_tf.tasks.reading import cells, read
 
 
 @pytest.mark.parametrize(
-    ("layout", "text", "expected"),
+    ("format", "text", "expected"),
     [
-        (tables.Layout("csv"), 'text\na\n""\n', ["a", ""]),
-        (tables.Layout("csv"), 'text\r\na\r\n""\r\n\r\n', ["a", ""]),
-        (tables.Layout("tsv"), "text\na\n\n", ["a", ""]),
-        (tables.Layout("tsv"), "text\tlabel\na\tx\n\n\n", ["a"]),
+        ("csv", 'text\na\n""\n', ["a", ""]),
+        ("csv", 'text\r\na\r\n""\r\n\r\n', ["a", ""]),
+        ("tsv", "text\na\n\n", ["a", ""]),
+        ("tsv", "text\tlabel\na\tx\n\n\n", ["a"]),
     ],
 )
-def test_ignores_blank_last_lines_but_not_empty_cells(tmp_path, layout, text, expected):
+def test_ignores_blank_last_lines_but_not_empty_cells(tmp_path, format, text, expected):
     path = tmp_path / "a"
     path.write_bytes(text.encode())
-    assert [cells[0] for _, cells in tables.read_columns(str(path), layout, ["text"]).rows] == expected
+    assert [text for (text,) in cells(path, "text", format=format)] == expected
 
 
 @pytest.mark.parametrize("extension", ["tsv", "csv"])
@@ -32,7 +27,7 @@ def test_old_mac_line_ends_are_named(tmp_path, extension):
     path = tmp_path / f"a.{extension}"
     path.write_bytes(b"text\rgood\rbad\r")
     with pytest.raises(InputError, match="line 1: has CR inside the line; save the file with LF or CRLF"):
-        tables.read_columns(str(path), tables.Layout(extension), ["text"])
+        cells(path, "text")
 
 
 def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
@@ -41,10 +36,9 @@ def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
     texts = ["plain", 'she said "no" twice', '"quoted" and ""', "end"]
     pandas.DataFrame({"text": texts, "label": list("xyxy")}).to_csv(path, sep="\t", index=False)
     with pytest.raises(InputError, match="line 3: .* has doubled quotes inside; .* --quoted .*or --noquoted"):
-        tables.read_columns(str(path), tables.Layout(quoted=None), ["text"])
-    rows = tables.read_columns(str(path), tables.Layout(quoted=True), ["text"]).rows
-    assert [cells[0] for _, cells in rows] == texts
-    assert tables.read_columns(str(path), tables.Layout(quoted=False), ["text"]).rows[0][1] == ("plain",)
+        cells(path, "text", format="tsv")
+    assert [text for (text,) in cells(path, "text", format="tsv", quoted=True)] == texts
+    assert cells(path, "text", format="tsv", quoted=False)[0] == ("plain",)
 
 
 @pytest.mark.parametrize("end", ["csv", "parquet", "jsonl", "json"])
@@ -59,8 +53,7 @@ def test_tables_that_pandas_wrote_are_read(tmp_path, end):
         "json": lambda: frame.to_json(path, orient="records", indent=2),
     }[end]
     write()
-    flags = {"text_a_column": "text", "text_b_column": "", "label_column": "label", "has_header": True, "quoted": None}
-    examples = TextTable(flags).read(str(path), "train")
+    examples = read("classification", path)
     assert [example.text_a for example in examples] == ["a, b", 'she; "no"', "", "d"]
     assert [example.label for example in examples] == ["1", "0", "1", "1"]
 
@@ -73,7 +66,7 @@ def test_a_list_that_is_not_of_objects_is_refused(tmp_path):
     ]:
         path.write_text(content)
         with pytest.raises(InputError, match=message):
-            list(tables.read_objects(str(path)))
+            cells(path)
 
 
 @pytest.mark.torch
@@ -88,12 +81,12 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
         return str(path)
 
     path = file({"text": ["a", "b", "c"], "label": [2, 0, -1]}, text=text, label=classes)
-    assert [row for _, row in tables.read_objects(path)] == [
+    assert cells(path) == [
         {"text": "a", "label": "I-PER"}, {"text": "b", "label": "O"}, {"text": "c", "label": None},
     ]  # fmt: skip
     tagged = {"tokens": [["Ada", "Lovelace", "met"], [], ["Charles"]], "ner_tags": [[1, 2, 0], [], [1]]}
     path = file(tagged, tokens=datasets.List(text), ner_tags=datasets.List(classes))
-    found = TaggedFiles(WordColumns()).read(path, "train")
+    found = read("tagging", path)
     assert [(sentence.words, sentence.line) for sentence in found] == [
         (("Ada", "Lovelace", "met"), 1),
         (("Charles",), 3),
@@ -101,16 +94,16 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
     assert [sentence.tags for sentence in found] == [("B-PER", "I-PER", "O"), ("B-PER",)]
     answer = {"text": ["France"], "answer_start": [12]}
     path = file({"id": ["x"], "context": ["Paris is in France."], "question": ["Where?"], "answers": [answer]})
-    assert read_questions(path)[0].label == Answer("France", 12)
+    assert read("questions", path)[0].label == Answer("France", 12)
     endings = {f"ending{number}": ["a", f"b {number}"] for number in range(3)}
     equal = datasets.ClassLabel(names=["not_equivalent", "equivalent"])
     path = file({"sentence1": ["a", "b", "c"], "sentence2": ["d", "e", "f"], "label": [1, 0, -1]},
                 sentence1=text, sentence2=text, label=equal)  # fmt: skip
-    assert [example.label for example in read_table(path, "test")] == [1.0, 0.0, None]
+    assert [example.label for example in read("embeddings", path, "test")] == [None] * 3, "a score is unknown"
     for names in (["0", "1", "2"], ["choice1", "choice2", "choice3"], ["a", "b 1", "b 0"]):
         path = file({"sent1": ["it", "it"], "sent2": ["is", "was"], **endings, "label": [2, 0]}, sent1=text, sent2=text,
                     **dict.fromkeys(endings, text), label=datasets.ClassLabel(names=names))  # fmt: skip
-        assert [example.label for example in read_file(path, "train")] == [2, 0]
+        assert [example.label for example in read("choice", path)] == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -128,4 +121,4 @@ def test_bad_tagged_objects_are_refused(tmp_path, line, message):
     path = tmp_path / "a.jsonl"
     path.write_text(line + "\n")
     with pytest.raises(InputError, match=message):
-        TaggedFiles(WordColumns(), scheme="iob2").read(str(path), "train")
+        read("tagging", path, scheme="iob2")

@@ -103,9 +103,8 @@ def test_race_folder_has_questions_of_all_levels(tmp_path):
     )
     assert (second.start, second.label, len(rest)) == ("Who said?", 3, 6)
     (entry,) = source.fingerprint("train")
-    assert entry.startswith("7.txt and 3 more, 4 files, ")
     (middle,) = source.fingerprint("dev")
-    assert entry == middle, "the same contents"
+    assert entry == middle.replace("dev", "train") == f"train, 8 examples, {entry[-16:]}", "the same contents"
     (tmp_path / "dev/high/7.txt").write_text('{"article": "a", "questions": ["b"], "options": [], "answers": ["A"]}')
     with pytest.raises(InputError, match="high/7.txt: does not have RACE's layout"):
         choice_data(str(tmp_path), {}).read("dev")

@@ -20,7 +20,7 @@ from tests.bert_tf.tasks_of_flags import find_task
 COLA = [Example('One "quoted word.', None, "1"), Example("Is bad this.", None, "0")]
 MRPC = [Example("He came .", "Came he .", "1"), Example("A", "B", "0")]
 SST_2 = [Example("charming . ", None, "1"), Example("dull", None, "0")]
-STS_B = [("A man.", "The man.", "4.600"), ("A", "B", "0")]
+STS_B = [("A man.", "The man.", 4.6), ("A", "B", 0.0)]
 SCITAIL = [Example("Pluto rotates.", "Pluto turns.", "entails"), Example('A "quote" stays.', "b", "neutral")]
 EXPECTED = {
     "CoLA": (COLA, COLA, [Example("Bill left.", None, None, "0"), Example("Who?", None, None, "1")]),
@@ -32,8 +32,12 @@ EXPECTED = {
         [Example("C", "D", None, "0")],
     ),
     "SNLI": tuple(
-        [Example("a", "b", label, "0.jpg#0r1n"), Example("a", "b", "neutral", "2.jpg#0r1n")]
-        for label in ("contradiction", "entailment", "neutral")
+        [Example("a", "b", label, one), Example("a", "b", "neutral", other)]
+        for label, one, other in (
+            ("contradiction", None, None),
+            ("entailment", "0.jpg#0r1n", "2.jpg#0r1n"),
+            ("neutral", "0.jpg#0r1n", "2.jpg#0r1n"),
+        )
     ),
     "SciTail": (SCITAIL, SCITAIL, SCITAIL),
     "MNLI": (
@@ -74,7 +78,9 @@ def test_each_task_reads_its_files_in_their_own_layout(tmp_path, name):
     task = task_of(name, folder)
     assert (task.data.read("train"), task.data.read("dev"), task.data.read("test")) == EXPECTED[name]
     assert all(
-        path.startswith(str(tmp_path)) and ".." not in path for split in SPLITS for path in task.data.files(split)
+        path.startswith(str(tmp_path)) and ".." not in path
+        for split in SPLITS
+        for path in task.data.source.files(split)
     )
 
 
@@ -87,7 +93,7 @@ SPLITS = ("train", "dev", "test")
         ("cola", 2, False, "1", 1, ["matthews_correlation", "accuracy"]),
         ("Mrpc", 2, True, "0", 0, ["accuracy", "f1"]),
         ("SST-2", 2, False, "1", 1, ["accuracy"]),
-        ("sts-b", 1, True, "4.600", 4.6, ["pearson", "spearman"]),
+        ("sts-b", 1, True, 4.6, 4.6, ["pearson", "spearman"]),
     ],
 )
 def test_each_task_has_its_labels_and_metrics(task_name, outputs, pairs, label, value, metrics):
@@ -109,7 +115,7 @@ def test_ax_is_a_test_of_mnlis_model():
          ", line 2: unknown label '-'; the task's labels are contradiction, entailment, neutral"),
         ("MNLI", "dev_mismatched.tsv", MNLI_DEV + mnli(0, "a", "b", *["neutral"] * 6) * 2,
          ", line 3: the id '0' is also the id of line 2; give each example a unique id"),
-        ("QQP", "train.tsv", f"{QQP}1\t2\n", ": all 1 lines lack cells or a label"),
+        ("QQP", "train.tsv", f"{QQP}1\t2\n", ": holds no example; add a line"),
         ("QNLI", "dev.tsv", "", ": holds no example"),
         ("CoLA", "train.tsv", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
         ("CoLA", "train.tsv", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns"),
@@ -117,7 +123,7 @@ def test_ax_is_a_test_of_mnlis_model():
         ("SST-2", "train.tsv", "sentence\tsentence\tlabel\na\tb\t1\n",
          ", line 1: 2 columns are named 'sentence'; give the column's number"),
         ("STS-B", "dev.tsv", glue_files.STS_B.replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
-        ("XNLI", "multinli/multinli.train.zh.tsv", "premise\thypo\tlabel\na\tb\n", ": all 1 lines lack cells"),
+        ("XNLI", "multinli/multinli.train.zh.tsv", "premise\thypo\tlabel\na\tb\n", ": holds no example; add a line"),
         ("XNLI", "xnli.dev.tsv", XNLI + xnli_line("de", "neutral", "x", "y"), ", which has de"),
     ],
 )  # fmt: skip
@@ -244,7 +250,7 @@ def test_correlations_equal_those_computed_by_hand():
 @pytest.mark.parametrize(("name", "logits"), [("RTE", [[1.0, 0], [np.nan, 0]]), ("STS-B", [[1.0], [np.nan]])])
 def test_nan_prediction_makes_every_score_nan(name, logits):
     task = task_of(name)
-    examples = [Example("a", "b", task.labels[0] if task.labels else "1")] * 2
+    examples = [Example("a", "b", task.labels[0] if task.labels else 1.0)] * 2
     found = task.scores(make_split(task, examples), np.array(logits))
     assert list(found) == list(task.answers.score_names) and all(np.isnan(value) for value in found.values())
 

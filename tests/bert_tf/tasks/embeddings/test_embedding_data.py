@@ -6,9 +6,14 @@ import pandas
 import pytest
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks import tables
+from bert_tf.rows.memory import rows_of
 from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
+from tests.bert_tf.tasks import reading
+
+
+def read(path, split="train"):
+    return reading.read("embeddings", path, split)
 
 
 def write(path, *lines):
@@ -45,7 +50,7 @@ def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
     ],
 )  # fmt: skip
 def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
-    first, *_ = data.read(write(tmp_path / name, *lines), "train")
+    first, *_ = read(write(tmp_path / name, *lines), "train")
     assert (first.form, first.texts, first.label) == (form, texts, label)
 
 
@@ -63,13 +68,13 @@ def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
 def test_classes_are_not_taken_for_scores(columns, message, tmp_path):
     lines = rows(*(dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)))
     with pytest.raises(InputError, match=message):
-        data.read(write(tmp_path / "a.jsonl", *lines), "train")
+        read(write(tmp_path / "a.jsonl", *lines), "train")
 
 
 def test_each_of_several_positives_makes_a_pair(tmp_path):
     """As in the files that FlagEmbedding trains on."""
     path = write(tmp_path / "a.jsonl", *rows({"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [1]}))
-    assert [example.texts for example in data.read(path, "train")] == [("a", "b", "d", "e"), ("a", "c", "d", "e")]
+    assert [example.texts for example in read(path, "train")] == [("a", "b", "d", "e"), ("a", "c", "d", "e")]
 
 
 def test_the_lists_in_tables_of_pandas_are_read(tmp_path):
@@ -79,14 +84,14 @@ def test_the_lists_in_tables_of_pandas_are_read(tmp_path):
     ]
     pandas.DataFrame(given).to_parquet(tmp_path / "a.parquet")
     table = pandas.read_parquet(tmp_path / "a.parquet")  # the cells are arrays
-    found = data.of_rows([("row", row) for row in tables.rows_of(table)], "table", "train")
+    found = data.of_rows([("row", row) for row in rows_of(table)], "table", "train")
     assert [example.texts for example in found] == [("a", "b", "c", "d"), ("e", "f")]
-    assert found == data.read(str(tmp_path / "a.parquet"), "train")
+    assert found == read(str(tmp_path / "a.parquet"), "train")
 
 
 def test_only_training_reads_a_single_text_twice(tmp_path):
     """There, the text is its own positive; for a teacher's answer, one row is enough."""
-    (text,) = data.read(write(tmp_path / "a.jsonl", *rows({"text": "the man"})), "test")
+    (text,) = read(write(tmp_path / "a.jsonl", *rows({"text": "the man"})), "test")
     assert text.texts == ("the man",)
 
 
@@ -95,15 +100,15 @@ def test_rows_may_have_different_numbers_of_negatives(tmp_path):
         tmp_path / "a.jsonl", *rows({"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "d", "negative": "e"})
     )
     expected = [("a", "b"), ("c", "d", "e")]
-    assert [example.texts for example in data.read(path, "train")] == expected
+    assert [example.texts for example in read(path, "train")] == expected
     path = write(tmp_path / "a.csv", "anchor,positive,negative", "a,b,", "c,d,e")
-    assert [example.texts for example in data.read(path, "train")] == expected
+    assert [example.texts for example in read(path, "train")] == expected
     table = [("row", row) for row in pandas.read_csv(path).to_dict("records")]  # a missing text is NaN
     assert [example.texts for example in data.of_rows(table, "table", "train")] == expected
 
 
 def test_collection_has_judged_queries_and_documents(tmp_path):
-    found = data.read(collection(tmp_path), "dev")
+    found = read(collection(tmp_path), "dev")
     assert {example.form for example in found} == {COLLECTION}
     assert [(one.texts[0], one.relevant) for one in found[:2]] == [("was", {"d2": 2.0}), ("is", {"d1": 1.0})]
     assert [(one.id, one.texts[0], one.relevant) for one in found[2:]] == [("d1", "The man", None), ("d2", "had", None)]
@@ -112,32 +117,32 @@ def test_collection_has_judged_queries_and_documents(tmp_path):
 def test_judgments_without_header_or_texts(tmp_path, caplog):
     folder = collection(tmp_path, ["q1\td2\t2", "q1\tgone\t1", "lost\td1\t1", "q2\td1\t0"])
     qrels = tmp_path / "qrels/dev.tsv"
-    found = [(one.id, one.relevant) for one in data.read(folder, "dev") if one.relevant is not None]
+    found = [(one.id, one.relevant) for one in read(folder, "dev") if one.relevant is not None]
     assert found == [("query q1", {"d2": 2.0, "gone": 1.0}), ("query q2", {})]
     assert "1 queries are not in queries.jsonl and are left out; 1 documents are not in corpus.jsonl" in caplog.text
     lines = qrels.read_text().splitlines()[1:]
     for form in ("{0}\t{1}\t{2}", "{0}\t0\t{1}\t{2}"):  # of BEIR without a header, and of trec_eval
         write(qrels, *(form.format(*line.split("\t")) for line in lines))
-        assert [(one.id, one.relevant) for one in data.read(folder, "dev") if one.relevant is not None] == found
+        assert [(one.id, one.relevant) for one in read(folder, "dev") if one.relevant is not None] == found
     write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "title": None, "text": "man"}, {"_id": "d2", "text": "had"}))
-    assert data.read(folder, "dev")[2].texts == ("man",)
+    assert read(folder, "dev")[2].texts == ("man",)
 
 
 def test_only_texts_are_negatives(tmp_path):
     """As in files of mined negatives, with the ids and the scores of the negatives, or with lists."""
     path = write(tmp_path / "a.csv", "anchor,positive,negative,negative_id,negative_score", "a,b,c,d17,0.3")
-    assert [example.texts for example in data.read(path, "train")] == [("a", "b", "c")]
+    assert [example.texts for example in read(path, "train")] == [("a", "b", "c")]
     lines = (
         {"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
         {"anchor": "e", "positive": "f", "negatives": []},
     )
     path = write(tmp_path / "a.jsonl", *map(json.dumps, lines))
-    assert [example.texts for example in data.read(path, "train")] == [("a", "b", "c", "d"), ("e", "f")]
+    assert [example.texts for example in read(path, "train")] == [("a", "b", "c", "d"), ("e", "f")]
 
 
 def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
     path = write(tmp_path / "a.tsv", "sentence1\tsentence2", "the\tman")
-    (example,) = data.read(path, "test")
+    (example,) = read(path, "test")
     assert (example.form, example.label) == (SCORED, None)
 
 
@@ -150,34 +155,34 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
         (["question\tanswer\tscore", "a\tb\t13"], "has the column score beside question and answer; drop this column"),
         (["sentence1\tsentence2\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
         (["anchor\tpositive", "a\t "], "a.tsv, line 2: positive is empty; give a text in each row"),
-        (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: score is 'good', not a finite number"),
+        (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: the score 'good' is not a number"),
         (["anchor\tpositive", 'a\t"a ""b"" c"'], "a.tsv, line 2: a text is in double quotes .*; save the file as .csv"),
-        (["sentence1\tsentence2\tscore", "a\tb\tinf"], "a.tsv, line 2: score is 'inf', not a finite number"),
+        (["sentence1\tsentence2\tscore", "a\tb\tinf"], "a.tsv, line 2: the score 'inf' is not a finite number"),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path, lines, message):
     with pytest.raises(InputError, match=message):
-        data.read(write(tmp_path / "a.tsv", *lines), "train")
+        read(write(tmp_path / "a.tsv", *lines), "train")
 
 
 @pytest.mark.parametrize(
     ("qrels", "message"),
     [
         (["q1\td1\t0"], "names no relevant document"),
-        (["q1\td1\tyes"], "line 2: score is 'yes', not a finite number"),
-        (["q1\td1\tnan"], "line 2: score is 'nan', not a finite number"),
+        (["q1\td1\tyes"], "line 2: the score 'yes' is not a number"),
+        (["q1\td1\tnan"], "line 2: the score 'nan' is not a finite number"),
     ],
 )
 def test_a_bad_collection_is_refused(tmp_path, qrels, message):
     with pytest.raises(InputError, match=message):
-        data.read(collection(tmp_path, qrels), "dev")
+        read(collection(tmp_path, qrels), "dev")
 
 
 def test_empty_documents_and_repeated_ids_are_refused(tmp_path):
     collection(tmp_path)
     write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": " "}))
     with pytest.raises(InputError, match="corpus.jsonl, line 1: the text is empty"):
-        data.read(str(tmp_path), "dev")
+        read(str(tmp_path), "dev")
     write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}))
     with pytest.raises(InputError, match="corpus.jsonl, line 2: _id must be a string that no other line has"):
-        data.read(str(tmp_path), "dev")
+        read(str(tmp_path), "dev")

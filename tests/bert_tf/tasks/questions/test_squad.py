@@ -16,7 +16,7 @@ from official.nlp.tools.tokenization import FullTokenizer
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.tasks.questions import squad_file, squad_results, squad_windows
+from bert_tf.tasks.questions import squad_results, squad_windows
 from bert_tf.tasks.questions.squad_answers import Candidate, Decoding, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.questions.squad_source import question_data
@@ -24,6 +24,7 @@ from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.original_tokenizer import ALPHABETS, SPECIAL_TOKENS
 from tests.bert_tf.tasks.questions.hard_texts import HARD, LONG
+from tests.bert_tf.tasks.reading import read
 
 LENGTH, STRIDE, QUERY = 32, 8, 10
 
@@ -220,7 +221,9 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
 @pytest.mark.quick_cases("uncased")
 def test_exact_offsets_cut_answer_from_context(hard, tokenizers):
     task = make_task(hard, exact_offsets=True, max_answer_length=1000)
-    questions = [q for q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
+    questions = [
+        q for q in read("questions", hard, has_unanswerable=True) if q.answers and q.text.startswith("who said")
+    ]
     split = encoded_split(task, questions, tokenizers[0], LENGTH)
     columns = {name: split.columns[name].numpy() for name in ("start_positions", "end_positions")}
     logits = np.full([len(split), LENGTH, 2], -5, np.float32)
@@ -357,7 +360,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
         ("question,context\nwho?,a man\n", "a.json: is not JSON .*line 1 column 1"),
         (b"{\xff", "not UTF-8"),
         (gzip.compress(b"{}", mtime=0), "is compressed with gzip; unpack it"),
-        ({"data": []}, "a.json: holds no question"),
+        ({"data": []}, "a.json: holds no example"),
         ({"data": [{"title": "x"}]}, r"a.json, data\[0\]: the key 'context' is missing"),
         ([QA], r"data\[0\].paragraphs\[0\]: the key 'context' is missing"),
         ({"qas": [QA | {"id": 3.5}]}, r"qas\[0\]: 3.5 is not a text"),
@@ -441,7 +444,7 @@ def test_several_files_keep_their_order(tmp_path, caplog):
     task = SquadTask(Decoding(), data=question_data({"train": (first, second, first)}, False))
     assert [question.id for question in task.data.read("train")] == ["a-0", "b-0", "a-0"]
     assert "1 ids occur in several of the files a.json, b.json, a.json, for example a-0" in caplog.text
-    assert task.data.files("train") == [first, second, first]
+    assert task.data.source.files("train") == [first, second, first]
 
 
 def test_the_softmax_does_not_see_what_is_no_token():

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.tagging.conll_files import WordColumns
-from bert_tf.tasks.tagging.tagging_data import TaggedFiles
+from tests.bert_tf.tasks import reading
 
 TEXT = "EU rejects Peter Blackburn’s call (🐑 in Baden-Baden)."
 ENTITIES = [(0, 2, "ORG"), (11, 26, "PER"), (40, 51, "LOC")]
@@ -19,7 +18,7 @@ TAGGED = [
 def read(path, rows, split="train"):
     path = path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return TaggedFiles(WordColumns()).read(str(path), split)
+    return reading.read("tagging", path, split)
 
 
 # Label Studio counts UTF-16 units.

@@ -6,10 +6,11 @@ import logging
 import pytest
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.conll_files import FILE_NAMES, Sentence, WordColumns
-from bert_tf.tasks.tagging.tagging_data import TaggedFiles
+from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
+from bert_tf.tasks.tagging.tagged_objects import sentence_of
+from tests.bert_tf.tasks import reading
+from tests.bert_tf.tasks.reading import tagged
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -26,13 +27,18 @@ Blackburn NNP I-NP I-PER
 def read(tmp_path, content, layout=None, **how):
     path = tmp_path / "train.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return conll_files.read_sentences(str(path), layout or WordColumns(), **how)
+    return sentences(path, layout or WordColumns(), **how)
+
+
+def sentences(path, layout, with_tags=True):
+    rows = conll_files.rows(str(path), layout, with_tags)
+    return [sentence_of(place, row, with_tags) for place, row in rows]
 
 
 def test_the_layouts_of_the_shared_tasks(tmp_path):
     first, second = read(tmp_path, CONLL_2003)
-    assert first == Sentence(("EU", "rejects"), ("I-ORG", "O"), 3, True)
-    assert second == Sentence(("Peter", "Blackburn"), ("I-PER", "I-PER"), 8, True)
+    assert first == Sentence(("EU", "rejects"), ("I-ORG", "O"), 3, starts_document=True)
+    assert second == Sentence(("Peter", "Blackburn"), ("I-PER", "I-PER"), 8, starts_document=True)
     assert read(tmp_path, "Wolff B-PER\n, O\n") == [Sentence(("Wolff", ","), ("B-PER", "O"), 1)]
     # tabs, a byte order mark, Windows newlines, no newline at the end, blank lines of spaces, words with odd spaces
     content = "\ufeffa b\tB-X\r\n \t\r\n\r\nc\u00a0d\u2028\tO\r\ne\u0085\tO"
@@ -67,15 +73,14 @@ def test_comments_precede_sentences(tmp_path, comment, columns):
 def test_test_data_may_lack_tags(tmp_path, caplog, content):
     (tmp_path / "test.txt").write_text(content)
     with caplog.at_level(logging.INFO):
-        (found,) = TaggedFiles(WordColumns()).read(f"{tmp_path}/test.txt", "test")
+        (found,) = reading.read("tagging", tmp_path / "test.txt", "test")
     assert (found.words, found.tags) == (("Bonn", "Rom"), None)
-    assert "test.txt: is read without labels, so metrics are not computed" in caplog.text
+    assert "test.txt: is read without labels, so predictions are written, but no metrics" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "train.txt: holds no sentence"),
         ("a O\nb\n", "train.txt, line 2: has 1 columns, the first line has 2"),
         ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line has 3"),
         ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same column"),
@@ -98,7 +103,7 @@ def test_columns_that_are_not_there_are_refused(tmp_path):
 
 def source(tmp_path, content, **options):
     (tmp_path / "train.txt").write_text(content)
-    return file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(WordColumns(), **options).read)
+    return tagged(str(tmp_path), {}, **options)
 
 
 def test_impossible_tags_are_refused_or_repaired(tmp_path, caplog):
@@ -113,20 +118,20 @@ def test_impossible_tags_are_refused_or_repaired(tmp_path, caplog):
 
 
 def test_finds_files_by_shared_task_names(tmp_path):
-    files = file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(WordColumns()).read)
+    source = tagged(str(tmp_path), {}).source
     for split, name in (("train", "esp.train"), ("dev", "valid.txt"), ("test", "eng.testb")):
         (tmp_path / name).write_text("a O\n")
-        assert files.files(split) == [str(tmp_path / name)]
+        assert source.files(split) == [str(tmp_path / name)]
 
 
 def test_predictions_are_in_official_scorer_format(tmp_path):
-    sentences = read(tmp_path, CONLL_2003)
+    written = read(tmp_path, CONLL_2003)
     path = tmp_path / "out.txt"
-    conll_files.write_predictions(str(path), sentences, [["O", "O"], ["I-PER", "O"]])
+    conll_files.write_predictions(str(path), written, [["O", "O"], ["I-PER", "O"]])
     lines = path.read_text().splitlines()
     assert lines == ["-DOCSTART- O O", "", "EU I-ORG O", "rejects O O", "", "-DOCSTART- O O", "",
                      "Peter I-PER I-PER", "Blackburn I-PER O", ""]  # fmt: skip
-    again = conll_files.read_sentences(str(path), WordColumns(0, 1))
-    assert [s.words for s in again] == [s.words for s in sentences]
+    again = sentences(path, WordColumns(0, 1))
+    assert [s.words for s in again] == [s.words for s in written]
     conll_files.write_predictions(str(path), [Sentence(("New York", "x"), None, 1)], [["B-LOC", "O"]])
     assert path.read_text() == "New York\tB-LOC\nx\tO\n\n"

@@ -42,7 +42,7 @@ def cased_sentences(count, seed):
         named = rng.random(len(words)) < 0.3
         words = [word.capitalize() if name else word for word, name in zip(words, named, strict=True)]
         tags = [("I-PER" if i and named[i - 1] else "B-PER") if named[i] else "O" for i in range(len(words))]
-        found.append(Sentence(tuple(words), tuple(tags), line, number % 5 == 0))
+        found.append(Sentence(tuple(words), tuple(tags), line, starts_document=number % 5 == 0))
         line += len(words) + 1
     return found
 
@@ -87,7 +87,7 @@ def trained(inputs, tmp_path_factory):
 
 def columns(path):
     """Returns the true and the predicted tags in a prediction file."""
-    return [[list(s.tags) for s in conll_files.read_sentences(str(path), WordColumns(0, column))] for column in (1, 2)]
+    return [[row["tags"] for _, row in conll_files.rows(str(path), WordColumns(0, column))] for column in (1, 2)]
 
 
 def test_case_is_kept_and_learned(trained):
@@ -120,7 +120,7 @@ def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplo
     folder, scores = trained
     again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
     assert again == pytest.approx(scores, rel=1e-5)
-    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), WordColumns())]
+    words = [row["words"] for _, row in conll_files.rows(str(inputs / "test.txt"), WordColumns())]
     (tmp_path / "words.txt").write_text("\n\n".join("\n".join(sentence) for sentence in words))
     out = shutil.copytree(folder, tmp_path / "run")
     expected = (out / "test_predictions.txt").read_text().replace("-DOCSTART- O O\n\n", "").splitlines()
@@ -137,7 +137,7 @@ def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplo
 @pytest.mark.slow
 def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
     export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
-    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), WordColumns())]
+    words = [row["words"] for _, row in conll_files.rows(str(inputs / "test.txt"), WordColumns())]
     serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
     found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
     tags = [
@@ -152,7 +152,7 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
     pairs = zip(*(found[name].numpy().ravel() for name in ("words", "tags")), strict=True)
     served = [f"{word.decode()} {tag.decode()}" for word, tag in pairs if word]
     assert served == [line for line in (out / "test_predictions.txt").read_text().splitlines() if line]
-    dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), WordColumns())]
+    dev = [" ".join(row["words"]) for _, row in conll_files.rows(str(inputs / "valid.txt"), WordColumns())]
     requests = (tmp_path / "1/assets.extra/tf_serving_warmup_requests").read_bytes()
     assert not any(text.encode() in requests for text in dev if len(text) > 3), "only fixed texts"
 

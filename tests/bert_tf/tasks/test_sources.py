@@ -5,11 +5,7 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import example_checks
 from bert_tf.tasks.choice.choice_files import choice_data
-from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable
-from bert_tf.tasks.questions.squad_source import question_data
-from bert_tf.tasks.split_files import file_data
-from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.tagging_data import TaggedFiles
+from tests.bert_tf.tasks.reading import DATA, texts
 
 QUESTION = '{"id": "%s", "question": "who?", "answers": [{"text": "%s", "answer_start": %s}]}'
 SQUAD = (
@@ -17,24 +13,12 @@ SQUAD = (
 )
 
 
-def tagged(data_dir, paths):
-    return file_data(data_dir, paths, conll_files.FILE_NAMES.__getitem__, TaggedFiles(conll_files.WordColumns()).read)
-
-
-COLUMNS = ("text", "", "label", True, None, ",")
 # A kind's data, and the content of a file with an example that occurs twice, with different right answers.
 KINDS = {
-    "classification": (
-        lambda *files: (
-            TextTable(dict(zip(COLUMN_FLAGS, COLUMNS, strict=True)), id="id").data(*files, "classification").data
-        ),
-        ".csv",
-        "id,text,label\n1,so,x\n%s,so,%s\n",
-        ("y",),
-    ),
+    "classification": (lambda *files: texts(*files, id="id"), ".csv", "id,text,label\n1,so,x\n%s,so,%s\n", ("y",)),
     "choice": (choice_data, ".csv", "id,context,choice0,choice1,label\n1,so,a,b,0\n%s,so,a,b,%s\n", ("1",)),
-    "tagging": (tagged, ".txt", "so O\n\n%.0sso %s\n", ("B-X",)),
-    "questions": (lambda _, paths: question_data(paths, False), ".json", SQUAD, ("the", 0)),
+    "tagging": (DATA["tagging"], ".txt", "so O\n\n%.0sso %s\n", ("B-X",)),
+    "questions": (DATA["questions"], ".json", SQUAD, ("the", 0)),
 }
 
 
@@ -57,13 +41,12 @@ def test_files_of_a_split_may_match_a_glob(tmp_path):
         pandas.DataFrame({"text": [f"a {number}"], "label": ["x"]}).to_parquet(
             folder / f"train-0000{number}-of-00002.parquet"
         )
-    layout = dict(zip(COLUMN_FLAGS, COLUMNS, strict=True))
     for data_dir, paths in ((str(folder), {}), ("", {"train": (f"{tmp_path}/*/train-*",)})):
-        data = TextTable(layout).data(data_dir, paths, "classification").data
-        assert [example.text_a for example in data.read("train")] == ["a 0", "a 1"] and not data.has_dev
+        data = texts(data_dir, paths)
+        assert [example.text_a for example in data.read("train")] == ["a 0", "a 1"] and not data.source.has_dev
     (folder / "train.csv").touch()
     with pytest.raises(InputError, match=r"has train.csv and train-00000-of-00002.parquet; choose one"):
-        TextTable(layout).data(str(folder), {}, "classification").data.read("train")
+        texts(str(folder), {}).read("train")
 
 
 @pytest.mark.parametrize("kind", ["classification", "choice", "questions"])
@@ -90,7 +73,8 @@ def test_an_id_must_not_be_another_rows_number(tmp_path):
 @pytest.mark.parametrize("kind", ["classification", "choice", "tagging"])
 def test_a_folder_has_one_file_for_each_split(tmp_path, kind):
     make, _, content, other = KINDS[kind]
-    source, names = make(str(tmp_path), {}), {"tagging": ("valid.txt", "dev.txt")}.get(kind, ("dev.csv", "val.csv"))
+    source = make(str(tmp_path), {}).source
+    names = {"tagging": ("valid.txt", "dev.txt")}.get(kind, ("dev.csv", "val.csv"))
     with pytest.raises(InputError, match=r"has none of .*; check the folder, or give --eval_data_path, or --dev_share"):
         source.files("dev")
     assert not source.has_dev
@@ -98,20 +82,17 @@ def test_a_folder_has_one_file_for_each_split(tmp_path, kind):
         (tmp_path / name).write_text(content % (2, *other))
     with pytest.raises(InputError, match=f"has {names[0]} and {names[1]}; choose one with --eval_data_path"):
         source.files("dev")
-    assert make(str(tmp_path), {"dev": ("b.csv",)}).files("dev") == ["b.csv"]
+    assert make(str(tmp_path), {"dev": ("b.csv",)}).source.files("dev") == ["b.csv"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_changed_label_changes_the_identity(tmp_path, kind):
-    make, end, _, _ = KINDS[kind]
-    path = tmp_path / f"a{end}"
-    source = make("", {"train": (str(path),)})
-    rows = [b"text %d\n" % number + b" " * 100 for number in range(30_000)]
-    path.write_bytes(b"".join(rows))
-    before = source.fingerprint("train")
-    rows[15_000] = rows[15_000].replace(b"text", b"TEXT")
-    path.write_bytes(b"".join(rows))
-    assert source.fingerprint("train") != before
+    make, end, content, other = KINDS[kind]
+    path, found = tmp_path / f"a{end}", []
+    for label in (other, other, {"classification": "x", "choice": "0", "tagging": "O"}.get(kind, ("man", 4))):
+        path.write_text(content % (2, *label))
+        found += make("", {"train": (str(path),)}).fingerprint("train")
+    assert found[0] == found[1] != found[2] and found[0].startswith(f"a{end}, 2 examples, ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
