@@ -45,10 +45,10 @@ def resolve(settings, contents: OpenCheckpoint, default_vocab_file: str = "") ->
     vocab_file = settings.vocab_file or default_vocab_file or contents.vocab_file
     if not vocab_file:
         raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give one")
-    known = stated_rules(contents, strict)
-    rules = tokenizer_files.read(vocab_file, settings.do_lower_case, settings.strip_accents, known, strict)
-    if known and strict:
-        check(known, rules, contents.source)
+    stated = stated_rules(contents, strict)
+    rules = tokenizer_files.read(vocab_file, settings.do_lower_case, settings.strip_accents, stated, strict)
+    if stated and strict:
+        check(stated, rules, contents.source)
     log_casing(rules, settings.do_lower_case)
     if contents.config:
         contents.config.check_vocabulary(len(rules.vocabulary), vocab_file, contents.config_file)
@@ -58,13 +58,13 @@ def resolve(settings, contents: OpenCheckpoint, default_vocab_file: str = "") ->
 def of_run(settings, vocab_file: str) -> TokenizerRules:
     """Returns the rules of a run's tokenizer: from the flags, else from the run's folder, else from --init_checkpoint.
     `vocab_file`: the vocabulary; see `checkpoints.model_files`."""
-    given, strict = (settings.do_lower_case, settings.strip_accents), not settings.ignore_checkpoint_tokenizer
+    flags, strict = (settings.do_lower_case, settings.strip_accents), not settings.ignore_checkpoint_tokenizer
     if run_record.read_phases(settings.output_dir):
         # No check is needed here: a run that resumes compares its facts, and refuses a different tokenizer.
-        return tokenizer_files.read(vocab_file, *given, known_rules(settings), strict)
+        return tokenizer_files.read(vocab_file, *flags, known_rules(settings), strict)
     if starts_from := run_folder.initial_checkpoint(settings):
         return resolve(settings, checkpoints.open_checkpoint(starts_from), vocab_file)
-    rules = tokenizer_files.read(vocab_file, *given, strict=strict)
+    rules = tokenizer_files.read(vocab_file, *flags, strict=strict)
     log_casing(rules, settings.do_lower_case)
     return rules
 
@@ -80,45 +80,46 @@ def tokenizer(settings) -> BertTokenizer:
     return BertTokenizer(rules_of(settings))
 
 
-def check(known: TokenizerRules, rules: TokenizerRules, source: str, data: str = "") -> None:
+def check(stated: TokenizerRules, rules: TokenizerRules, source: str, data: str = "") -> None:
     """Refuses a tokenizer that contradicts a checkpoint's.
-    `known`: the rules of the checkpoint.
+    `stated`: the rules of the checkpoint.
     `rules`: the rules of the command.
     `source`: the checkpoint.
     `data`: the pre-training data that was made with `rules`; "" if the command's flags give them."""
     where, remedy = (f"{data}, made with ", "make the data with") if data else ("", "give")
     for name in ("do_lower_case", "strip_accents"):
-        wanted, given = getattr(known, name), getattr(rules, name)
-        if known.source and wanted != given:
+        wanted, value = getattr(stated, name), getattr(rules, name)
+        if stated.source and wanted != value:
             flag = f"--{name}={flag_value(wanted)}"
             raise InputError(
-                f"{where}--{name}={flag_value(given)}: {known.source} says that {source} needs {flag}; {remedy} "
+                f"{where}--{name}={flag_value(value)}: {stated.source} says that {source} needs {flag}; {remedy} "
                 f"{flag}, {_OVERRIDE}"
             )
-    _check_vocabulary(known, rules, source, f"{where}--vocab_file={rules.vocab_file}", remedy)
-    if rules.added_tokens != known.added_tokens or rules.form != known.form:
+    where += f"--vocab_file={rules.vocab_file}"
+    _check_vocabulary(stated, rules, source, where, remedy)
+    if rules.added_tokens != stated.added_tokens or rules.form != stated.form:
         raise InputError(
-            f"{where}--vocab_file={rules.vocab_file}: {known.vocab_file} of {source} has other added tokens or rows; "
+            f"{where}: {stated.vocab_file} of {source} has other added tokens or rows; "
             f"{remedy} the checkpoint's vocabulary, {_OVERRIDE}"
         )
 
 
-def _check_vocabulary(known: TokenizerRules, rules: TokenizerRules, source: str, given: str, remedy: str) -> None:
+def _check_vocabulary(stated: TokenizerRules, rules: TokenizerRules, source: str, where: str, remedy: str) -> None:
     """Refuses a different vocabulary, unless it only adds tokens at the end or in place of [unusedN] tokens."""
-    ours, theirs = rules.vocabulary, known.vocabulary
+    ours, theirs = rules.vocabulary, stated.vocabulary
     pairs = itertools.zip_longest(ours[: len(theirs)], theirs)
     changed = [id_ for id_, (our, their) in enumerate(pairs) if our != their]
     for id_ in changed:
         if not UNUSED.fullmatch(theirs[id_]):
-            found = f"is {ours[id_]!r} instead of" if id_ < len(ours) else "is missing:"
+            fault = f"is {ours[id_]!r} instead of" if id_ < len(ours) else "is missing:"
             raise InputError(
-                f"{given}: not the vocabulary that {source} was trained with, {known.vocab_file} (token {id_} {found} "
+                f"{where}: not the vocabulary that {source} was trained with, {stated.vocab_file} (token {id_} {fault} "
                 f"{theirs[id_]!r}); {remedy} the checkpoint's vocabulary, {_OVERRIDE}"
             )
     if changed or len(ours) != len(theirs):
         logging.info(
             "%s has %d tokens, and the checkpoint's %s has %d tokens; %d tokens replace [unusedN]; the embeddings of "
-            "new tokens are untrained", given, len(ours), known.vocab_file, len(theirs),
+            "new tokens are untrained", where, len(ours), stated.vocab_file, len(theirs),
             sum(id_ < len(ours) for id_ in changed),
         )  # fmt: skip
 
@@ -127,14 +128,14 @@ def check_data(contents: OpenCheckpoint, vocabulary: DataVocabulary | None, rule
     """Refuses pre-training data that was made with another tokenizer than a checkpoint's.
     `vocabulary`: the vocabulary in the data's manifest; None if absent.
     `rules`: the data's rules; None if the vocabulary's file was not found."""
-    known = stated_rules(contents)
-    if not vocabulary or not known:
+    stated = stated_rules(contents)
+    if not vocabulary or not stated:
         return
     if rules:
-        check(known, rules, contents.source, vocabulary.data)
-    elif known.facts["vocab_sha256"] != vocabulary.sha256:
+        check(stated, rules, contents.source, vocabulary.data)
+    elif stated.facts["vocab_sha256"] != vocabulary.sha256:
         raise InputError(
-            f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {known.vocab_file} of "
+            f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {stated.vocab_file} of "
             f"{contents.source}; make the data with the checkpoint's vocabulary, or give --vocab_file if the data's "
             f"vocabulary extends it, {_OVERRIDE}"
         )

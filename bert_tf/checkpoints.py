@@ -64,39 +64,34 @@ def _open(path: str, config_file: str) -> OpenCheckpoint:
         files = [*(config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ()), *[""] * len(paths)]
         joined = pair.join({each: open_checkpoint(each, file) for each, file in zip(paths, files, strict=False)})
         return dataclasses.replace(joined, config=read_config(config_file)) if config_file else joined
-    found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
-    saved_model = saved_models.folder_of(found.path)
-    folder = _folder_of_saved_model(saved_model) if saved_model else found.folder
-    first = model_config.HUGGING_FACE_NAME if found.is_foreign_file else model_config.ORIGINAL_NAME
-    found_file = config_file or model_config.find_file(folder, first)
+    source = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
+    saved_model = saved_models.folder_of(source.path)
+    folder = _folder_of_saved_model(saved_model) if saved_model else source.folder
+    first = model_config.HUGGING_FACE_NAME if source.is_foreign_file else model_config.ORIGINAL_NAME
+    config_path = config_file or model_config.find_file(folder, first)
     config, entries = None, {}
-    if config_file or tf.io.gfile.exists(found_file):
-        config, entries = model_config.read(found_file)
-    files = {
-        "config": config,
-        "config_file": found_file,
-        "vocab_file": tokenizer_files.find_vocabulary(folder),
-    }
-    if found.path.endswith(keras_hub.SUFFIX):
-        return keras_hub.read(found.path, **files)
-    if found.is_foreign_file:
+    if config_file or tf.io.gfile.exists(config_path):
+        config, entries = model_config.read(config_path)
+    files = {"config": config, "config_file": config_path, "vocab_file": tokenizer_files.find_vocabulary(folder)}
+    if source.path.endswith(keras_hub.SUFFIX):
+        return keras_hub.read(source.path, **files)
+    if source.is_foreign_file:
         if config and config.directionality == "ltr":
             logging.warning(
                 "%s: the checkpoint's pooler reads [CLS], but bert_tf's left-to-right models pool the last token",
-                found.path,
+                source.path,
             )
-        return hugging_face.read(found.path, entries, **files)
+        return hugging_face.read(source.path, entries, **files)
     if saved_model:
-        contents = saved_models.read(found.path, **files)
+        contents = saved_models.read(source.path, **files)
         return dataclasses.replace(contents, tensors=hugging_face.with_taggers_head(contents.tensors, entries))
-    bundle = TensorBundle(found.path)
+    bundle = TensorBundle(source.path)
     readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
     for read in readers:
-        contents = read(bundle, **files)
-        if contents:
+        if contents := read(bundle, **files):
             return contents
     raise InputError(
-        f"{found.path}: holds no encoder of bert_tf, google-research/bert or tf-models-official "
+        f"{source.path}: holds no encoder of bert_tf, google-research/bert or tf-models-official "
         f"(the first tensors are {', '.join(sorted(bundle.shapes)[:3])}); give a BERT checkpoint"
     )
 
@@ -236,8 +231,8 @@ def model_files(settings, *flags: str) -> dict[str, str]:
     # start, and training does not use them.
     is_own = not settings.do_train or checkpoint_folder.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
-    given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
-    missing = [flag for flag in flags if not given[flag]]
+    paths = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
+    missing = [flag for flag in flags if not paths[flag]]
     if missing:
         if not settings.init_checkpoint:
             _refuse_missing(settings, missing)
@@ -249,12 +244,12 @@ def model_files(settings, *flags: str) -> dict[str, str]:
                 raise InputError(
                     f"--{flag} is missing, and the folder of {contents.source} has no {VOCABULARY_NAME}; give one"
                 )
-            given[flag] = files[flag]
+            paths[flag] = files[flag]
     for flag in (flag for flag in flags if not getattr(settings, flag)):
         logging.info(
-            "--%s=%s, from the folder of %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
+            "--%s=%s, from the folder of %s", flag, paths[flag], "--init_checkpoint" if flag in missing else "the run"
         )
-    return given
+    return paths
 
 
 def _refuse_missing(settings, missing: Sequence[str]) -> None:
@@ -275,19 +270,19 @@ def read_config(path: str) -> BertConfig:
 
 def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:
     """Maps the paths of an object's variables to the variables; the paths are the same as in checkpoints."""
-    found: dict[str, tf.Variable] = {}
+    variables: dict[str, tf.Variable] = {}
     view = tf.train.TrackableView(root)
 
     def walk(node, path):
         for name, child in view.children(node).items():
             child_path = f"{path}/{name}" if path else name
             if isinstance(child, tf.Variable) or hasattr(child, "assign"):
-                found[child_path] = child
+                variables[child_path] = child
             else:
                 walk(child, child_path)
 
     walk(root, "")
-    return found
+    return variables
 
 
 def digest_of_weights(variables: Mapping[str, tf.Variable]) -> str:

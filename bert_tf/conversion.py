@@ -69,12 +69,12 @@ def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
     contents = contents.with_own_heads(contents.own_heads)
     run_folder.warn_if_unfinished(contents.source)
     rules = checkpoint_tokenizer.resolve(settings, contents) if settings.vocab_file or contents.vocab_file else None
-    written = rules
+    new_rules = rules
     if settings.extended_vocab_file:
-        written = tokenizer_files.read(settings.extended_vocab_file, default=rules)
-    _check_vocabulary(contents, rules, written)
+        new_rules = tokenizer_files.read(settings.extended_vocab_file, default=rules)
+    _check_vocabulary(contents, rules, new_rules)
 
-    entries = _entries_of(contents, written, recorded)
+    entries = _entries_of(contents, new_rules, recorded)
     task = recorded
     if not recorded and settings.format == "bert_tf" and rules:
         task = _taken_over(contents, settings, entries)
@@ -83,15 +83,17 @@ def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
         contents = contents.with_rescaled_output(deviation, mean)
     tensors = contents.read(contents.tensors)
     if settings.extended_vocab_file:
-        tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, written.vocabulary)
+        tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, new_rules.vocabulary)
     with _write_errors(settings.output), storage.temporary_folder(settings.output) as folder:
         if settings.format in _OF_TRANSFORMERS:
             hugging_face.write(folder, tensors, config, entries)
         else:
             _write(settings.format, folder, tensors, config)
-        _write_tokenizer(folder, settings.format, contents, written, task.max_seq_length if task else None)
+        _write_tokenizer(folder, settings.format, contents, new_rules, task.max_seq_length if task else None)
         if task and settings.format == "bert_tf":
-            _write_task(folder, contents, task)
+            description.write(folder, task)
+            if tuned := registry.of_task(task, contents.folder).tuned:
+                tuned.copy(contents.source, folder, task.labels)
         sentence_transformers.copy(contents.folder, folder)
         # Later commands need the entries and the task, which not all formats can store.
         record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
@@ -100,7 +102,7 @@ def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
         storage.write_json(os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME), record)
         if task and not recorded:
             script = registry.of_task(task, folder).settings.script
-            description.write_run(folder, contents.source, task, config, written, script)
+            description.write_run(folder, contents.source, task, config, new_rules, script)
         storage.publish_folder(folder, settings.output)
     contents.report(tensors, [])
     return contents, bool(fresh)
@@ -172,25 +174,19 @@ def _write_tokenizer(
             logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
                             "--vocab_file", contents.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
         return
-    known = tokenizer_files.read_config(contents.folder)
-    known.pop("added_tokens_decoder", None)
+    entries = tokenizer_files.read_config(contents.folder)
+    entries.pop("added_tokens_decoder", None)
     # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
     length = trained_length or contents.require_config().max_position_embeddings
-    tokenizer_files.write(folder, rules, length, known)
-
-
-def _write_task(folder: str, contents: OpenCheckpoint, task: TaskDescription) -> None:
-    description.write(folder, task)
-    if tuned := registry.of_task(task, contents.folder).tuned:
-        tuned.copy(contents.source, folder, task.labels)
+    tokenizer_files.write(folder, rules, length, entries)
 
 
 def _taken_over(contents: OpenCheckpoint, settings: ConversionSettings, entries: dict) -> TaskDescription | None:
     """Returns the description of another project's task; None without a task, or if files and flags do not suffice."""
     entries = entries | hugging_face.read_entries(contents)
-    given = {"has_pairs": settings.has_pairs, "version_2_with_negative": settings.version_2_with_negative or None}
+    flags = {"has_pairs": settings.has_pairs, "version_2_with_negative": settings.version_2_with_negative or None}
     answers = takeover.FlagValues(
-        settings.max_seq_length, given={name: value for name, value in given.items() if value is not None}
+        settings.max_seq_length, given={name: value for name, value in flags.items() if value is not None}
     )
     try:
         return takeover.describe(contents, entries, answers)
@@ -260,10 +256,10 @@ def _check_kind(format: str, contents: OpenCheckpoint, task: TaskDescription) ->
         )  # fmt: skip
 
 
-def _check_vocabulary(contents: OpenCheckpoint, rules: TokenizerRules | None, written: TokenizerRules | None) -> None:
+def _check_vocabulary(contents: OpenCheckpoint, rules: TokenizerRules | None, extended: TokenizerRules | None) -> None:
     rows = contents.require_config().vocab_size
     if not rules:
-        if written:
+        if extended:
             raise InputError(
                 f"--extended_vocab_file: the folder of {contents.source} has no {checkpoints.VOCABULARY_NAME}; "
                 "give the checkpoint's vocabulary as --vocab_file"
@@ -274,7 +270,7 @@ def _check_vocabulary(contents: OpenCheckpoint, rules: TokenizerRules | None, wr
             f"{rules.vocab_file}: has {len(rules.vocabulary)} tokens, but {contents.describe(_WORDS)} of "
             f"{contents.source} has {rows} rows; give the vocabulary that the checkpoint was trained with"
         )
-    kept = set(written.vocabulary)
+    kept = set(extended.vocabulary)
     lost = [token for token in rules.vocabulary if token not in kept and not token.startswith("[unused")]
     if lost:
         raise InputError(
@@ -289,7 +285,7 @@ def _extend_vocabulary(
     sources = vocabulary_growth.find_row_sources(vocabulary, extended)
     paths = [path for path in tensors if path == _BIAS or path.endswith("/word_embeddings")]
     tensors = tensors | {path: vocabulary_growth.extend_rows(tensors[path], sources) for path in paths}
-    known = set(vocabulary)
-    new = [token for token in extended if token not in known]
-    logging.info("%d tokens are new; each gets the mean of the embeddings of the old tokens that spell it", len(new))
+    old = set(vocabulary)
+    new = sum(token not in old for token in extended)
+    logging.info("%d tokens are new; each gets the mean of the embeddings of the old tokens that spell it", new)
     return tensors, dataclasses.replace(config, vocab_size=max(config.vocab_size, len(extended)))

@@ -236,9 +236,7 @@ class OpenCheckpoint:
                 "these variables are not taken from the checkpoint, and keep their initial values: %s",
                 ", ".join(sorted(fresh)),
             )
-        left_over = sorted([self.describe(path) for path in self.tensors if path not in loaded]) + sorted(
-            self.left_over
-        )
+        left_over = sorted(self.describe(path) for path in self.tensors if path not in loaded) + sorted(self.left_over)
         if self.optimizer_tensors:
             left_over.append(f"{self.optimizer_tensors} optimizer tensors")
         if left_over:
@@ -255,9 +253,10 @@ def refuse_strangers(source: str, strangers: Iterable[str]) -> None:
         )
 
 
-def read_tensor(stored: StoredTensor, source: str) -> np.ndarray:
-    """Reads one tensor as float32."""
-    return _as_float32(_read_as_stored(stored, source), stored.name, source)
+def are_equal(one: StoredTensor, other: StoredTensor, source: str) -> bool:
+    """Returns whether two tensors have the same shape and the same values in float32."""
+    values = (_as_float32(_read_as_stored(stored, source), stored.name, source) for stored in (one, other))
+    return one.shape == other.shape and np.array_equal(*values)
 
 
 def _read_as_stored(stored: StoredTensor, source: str) -> np.ndarray:
@@ -292,7 +291,7 @@ def with_trained_pooler(contents: OpenCheckpoint) -> OpenCheckpoint:
     replaced = []
     for path, stored in head_pooler.items():
         ours = f"encoder/pooler/{path.split('/')[-1]}"
-        if ours in tensors and not _equal(tensors[ours], stored, contents.source):
+        if ours in tensors and not are_equal(tensors[ours], stored, contents.source):
             replaced.append(tensors[ours].name)
         tensors[ours] = stored
     if replaced:
@@ -301,10 +300,6 @@ def with_trained_pooler(contents: OpenCheckpoint) -> OpenCheckpoint:
             ", ".join(stored.name for stored in head_pooler.values()),
         )
     return dataclasses.replace(contents, tensors=tensors, left_over=contents.left_over + tuple(replaced))
-
-
-def _equal(a: StoredTensor, b: StoredTensor, source: str) -> bool:
-    return a.shape == b.shape and np.array_equal(read_tensor(a, source), read_tensor(b, source))
 
 
 def without_head_axis(path: str, stored: StoredTensor) -> StoredTensor:

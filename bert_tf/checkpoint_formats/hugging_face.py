@@ -1,15 +1,16 @@
 """Reads and writes models in the format of Hugging Face's transformers: `config.json`, and safetensors or .h5."""
 
+import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from absl import logging
 
 from bert_tf.checkpoint_formats import hugging_face_tf, names
-from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, read_tensor, refuse_strangers
+from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, are_equal, refuse_strangers
 from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
 from bert_tf.checkpoint_formats.model_config import read as read_config
 from bert_tf.config import BertConfig
@@ -54,8 +55,9 @@ def read(path: str, config_entries: dict, **files) -> OpenCheckpoint:
     stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
     if len(words) != 1:
-        found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no BERT encoder, but {_some(stored)}"
-        raise InputError(f"{path}: holds {found}; give a checkpoint of one BertModel")
+        some = ", ".join(sorted(stored)[:3]) or "no tensors"
+        content = f"two encoders, at {words[0]} and {words[1]}" if words else f"no BERT encoder, but {some}"
+        raise InputError(f"{path}: holds {content}; give a checkpoint of one BertModel")
     scope = words[0].removesuffix(_WORDS)
     in_our_spelling = _in_our_spelling(stored, scope)
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
@@ -92,23 +94,18 @@ def with_taggers_head(tensors: Mapping[str, StoredTensor], config_entries: Mappi
     return {renamed[name]: tensor for name, tensor in tensors.items()}
 
 
-def _some(stored: Iterable[str]) -> str:
-    return ", ".join(sorted(stored)[:3]) or "no tensors"
-
-
 def _in_our_spelling(stored: Iterable[str], scope: str) -> dict[str, str]:
     """Maps tensor names in the table's spelling to the file's names, which may have another scope or old spelling."""
-    found = {}
+    in_our_spelling = {}
     for name in stored:
         spelled = names.in_scope(name, scope, _SCOPE)
         spelled = spelled.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-        found[spelled] = name
-    return found
+        in_our_spelling[spelled] = name
+    return in_our_spelling
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
-    row, _ = names.row_of(path)
-    return stored.transposed() if row.hugging_face_transposed else stored
+    return stored.transposed() if names.row_of(path).hugging_face_transposed else stored
 
 
 def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[str, str]) -> None:
@@ -132,8 +129,7 @@ def _with_tied(
         first = tensors.setdefault(ours, twin)
         if config and first.shape[0] != config.vocab_size:
             continue  # a table of the wrong size is refused later, and reading it may take any amount of memory
-        same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
-        if not same:
+        if not are_equal(first, twin, path):
             logging.warning(
                 "%s: the tensor %s differs from %s, but must equal it in BERT; the masked-LM head is left out",
                 path, twin.name, first.name,
@@ -146,8 +142,8 @@ def _with_tied(
 
 def name_of(path: str) -> str:
     """Returns the name that Hugging Face's models with heads use for one of our paths; "" if there is no such name."""
-    found = names.row_of(path)
-    return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
+    row = names.row_of(path)
+    return row.hugging_face.replace("token_classifier", "classifier") if row else ""
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
@@ -192,19 +188,17 @@ def _open_safetensors(path: str) -> tuple[dict[str, StoredTensor], dict[str, str
     try:
         with package.safe_open(path, "np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+            shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
+            types = {name: tensor.get_dtype() for name, tensor in slices.items()}
     except (package.SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as safetensors ({error}); copy it again") from error
-    stored = {name: StoredTensor(name, shape, _reader(path, name)) for name, (shape, _) in found.items()}
-    return stored, {name: dtype for name, (_, dtype) in found.items() if dtype not in _FLOATS}
+    stored = {name: StoredTensor(name, shape, functools.partial(_read, path, name)) for name, shape in shapes.items()}
+    return stored, {name: dtype for name, dtype in types.items() if dtype not in _FLOATS}
 
 
-def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
-    def read_one() -> np.ndarray:
-        with safetensors().safe_open(path, "np") as file:
-            return file.get_tensor(name)
-
-    return read_one
+def _read(path: str, name: str) -> np.ndarray:
+    with safetensors().safe_open(path, "np") as file:
+        return file.get_tensor(name)
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more: Mapping = {}) -> str:
@@ -213,19 +207,15 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     `more`: additional entries of `config.json`, which replace default entries; see `label_entries`.
     Raises OSError: the weights cannot be written, for example on a full disk."""
     heads = names.heads_in(tensors)
-    plain = not heads
     named = {}
     for path, value in tensors.items():
-        row, _ = names.row_of(path)
-        name = name_of(path)
-        named[name.removeprefix(_SCOPE) if plain else name] = np.ascontiguousarray(
-            value.T if row.hugging_face_transposed else value
-        )
+        name = name_of(path) if heads else name_of(path).removeprefix(_SCOPE)
+        named[name] = np.ascontiguousarray(value.T if names.row_of(path).hugging_face_transposed else value)
     task = next((name for name in _CLASSES if name in heads), "")
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
     entries = to_hugging_face(config, _class_of(heads, task), outputs)
     for key, value in more.items():
-        # Keep the default labels if the given labels belong to another head.
+        # Keep the default labels if the labels in `more` belong to another head.
         if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
             entries[key] = value
     config_file = os.path.join(folder, HUGGING_FACE_NAME)

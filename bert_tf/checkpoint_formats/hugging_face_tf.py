@@ -6,7 +6,7 @@ that `hugging_face.read` reads both.
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -47,28 +47,25 @@ def open_h5(path: str) -> dict[str, StoredTensor]:
 
     if "://" in path:
         raise InputError(f"{path}: .h5 files are read from local disks only; copy the folder to this machine")
-    found: dict[str, StoredTensor] = {}
+    stored: dict[str, StoredTensor] = {}
 
     def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
         if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
             # Whoever converts and publishes the model would publish that file.
             raise InputError(f"{path}: the tensor {name} is in another file, which is not read; give a whole file")
         if isinstance(item, h5py.Dataset) and item.dtype.kind == "f":
-            found[name] = StoredTensor(name, item.shape, _reader(path, name))
+            stored[name] = StoredTensor(name, item.shape, functools.partial(_read, path, name))
 
     try:
         with h5py.File(path, "r") as file:
             file.visititems(add)
     except OSError as error:
         raise InputError(f"{path}: cannot be read as HDF5 ({error}); copy it again") from error
-    return found
+    return stored
 
 
-def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
+def _read(path: str, name: str) -> np.ndarray:
     import h5py
 
-    def read(name: str) -> np.ndarray:
-        with h5py.File(path, "r") as file:
-            return file[name][()]
-
-    return functools.partial(read, name)
+    with h5py.File(path, "r") as file:
+        return file[name][()]

@@ -68,25 +68,25 @@ def read(path: str, **files) -> OpenCheckpoint:
     if not backbone:
         task = os.path.join(os.path.dirname(path), _TASK)
         backbone, head = stored, open_h5(task) if os.path.isfile(task) else {}
-    found = _named(backbone, _LAYERS) | _named(head, _HEADS)
-    if "encoder/embeddings/word_embeddings" not in found:
+    tensors = _named(backbone, _LAYERS) | _named(head, _HEADS)
+    if "encoder/embeddings/word_embeddings" not in tensors:
         raise InputError(f"{path}: holds no BERT of KerasHub; give a preset of BertBackbone, or its weights")
-    if "masked_lm/bias" in found:
+    if "masked_lm/bias" in tensors:
         logging.warning(
             "%s: KerasHub's masked-LM head computes the exact GELU with an epsilon of 1e-5, so its predictions differ "
             "slightly from those of this project's head", path,
         )  # fmt: skip
-    names = {tensor.name for tensor in found.values()}
+    names = {tensor.name for tensor in tensors.values()}
     others = [name for name in (*backbone, *head) if name not in names and not name.startswith("optimizer/")]
     return OpenCheckpoint(
-        path, "keras_hub", found, expected_name=lambda ours: ours, left_over=tuple(others),
+        path, "keras_hub", tensors, expected_name=lambda ours: ours, left_over=tuple(others),
         optimizer_tensors=len(backbone) + len(head) - len(names) - len(others), **files,
     )  # fmt: skip
 
 
 def _named(stored: Mapping[str, StoredTensor], layers: Mapping[str, str]) -> dict[str, StoredTensor]:
-    """Returns the tensors of known layers by our paths, with our shapes."""
-    found = {}
+    """Returns the tensors of these layers and of transformer layers by our paths, with our shapes."""
+    tensors = {}
     for name, tensor in stored.items():
         variable = _VARIABLE.fullmatch(name)
         block = _BLOCK.fullmatch(variable["layer"]) if variable else None
@@ -100,5 +100,5 @@ def _named(stored: Mapping[str, StoredTensor], layers: Mapping[str, str]) -> dic
             ours = "masked_lm/bias"
         elif not ours.endswith("_embeddings"):
             ours += "/" + (("gamma", "beta") if is_norm else ("kernel", "bias"))[int(variable["index"])]
-        found[ours] = without_head_axis(ours, tensor)
-    return found
+        tensors[ours] = without_head_axis(ours, tensor)
+    return tensors

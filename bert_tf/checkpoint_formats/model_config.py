@@ -86,12 +86,12 @@ def from_hugging_face(entries: dict) -> BertConfig:
         raise InputError(f"model_type={model_type!r} is not BERT; give a checkpoint with model_type 'bert'")
     refuse_other_architectures(entries)
     names = {field.name for field in dataclasses.fields(BertConfig)} - {"directionality"}
-    known = _DEFAULTS | {key: value for key, value in entries.items() if key in names}
-    activation = known["hidden_act"]
+    values = _DEFAULTS | {key: value for key, value in entries.items() if key in names}
+    activation = values["hidden_act"]
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise InputError(f"hidden_act={activation!r}: must be one of {', '.join(_ACTIVATIONS)}")
-    known["hidden_act"] = _ACTIVATIONS[activation]
-    return BertConfig(**known, directionality="ltr" if entries.get("is_decoder") else "bidi")
+    values["hidden_act"] = _ACTIVATIONS[activation]
+    return BertConfig(**values, directionality="ltr" if entries.get("is_decoder") else "bidi")
 
 
 def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | None) -> dict:
@@ -99,8 +99,7 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
     `config`: the configuration; its directionality is "bidi" or "ltr".
     `num_outputs`: number of outputs of a classification head; None without such a head."""
     entries = {"architectures": [model_class], "model_type": "bert"} | config.to_dict()
-    direction = entries.pop("directionality")
-    if direction == "ltr":
+    if entries.pop("directionality") == "ltr":
         entries["is_decoder"] = True
     entries["hidden_act"] = _THEIR_ACTIVATIONS.get(config.hidden_act, config.hidden_act)
     entries |= {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "pad_token_id": 0}

@@ -24,6 +24,10 @@ class NameRow:
     original_transposed: bool = False  # whether google-research/bert stores the transposed weight
     hugging_face_transposed: bool = False  # whether transformers stores the transposed weight
 
+    def of_layer(self, layer: str) -> "NameRow":
+        theirs = {name: getattr(self, name).format(layer) for name in ("ours", "original", "hugging_face")}
+        return dataclasses.replace(self, **theirs, tf_models=tuple(part.format(layer) for part in self.tf_models))
+
 
 def _dense(ours: str, original: str, tf_models: str) -> list[NameRow]:
     hugging_face = _dotted(original)
@@ -106,11 +110,11 @@ _DIRECTION = re.compile(r"(?<=^encoder/)(ltr|rtl)/")
 _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+(?=\.)")
 
 
-def row_of(path: str) -> tuple[NameRow, str] | None:
-    """Returns the row of one of our paths and the layer number ("" outside of layers); None if there is no row."""
+def row_of(path: str) -> NameRow | None:
+    """Returns the names of the weight at one of our paths, with its layer number; None if there is no row."""
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
-    return (row, layer[0] if layer else "") if row else None
+    return row.of_layer(layer[0]) if row and layer else row
 
 
 def in_scope(name: str, scope: str, table_scope: str) -> str:
@@ -128,23 +132,22 @@ def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
     """Maps names in another format to our paths. Names that are not in the table are left out.
     `names`: names in the other format, spelled as in the table.
     `column`: "original" or "hugging_face"."""
-    known = {getattr(row, column): row.ours for row in ROWS}
-    found = {}
+    rows = {getattr(row, column): row.ours for row in ROWS}
+    paths = {}
     for name in names:
         layer = _THEIR_LAYER.search(name)
-        ours = known.get(_THEIR_LAYER.sub("{}", name))
-        if ours:
-            found[name] = ours.format(layer[0] if layer else "")
-    return found
+        if path := rows.get(_THEIR_LAYER.sub("{}", name)):
+            paths[name] = path.format(layer[0] if layer else "")
+    return paths
 
 
 def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of all weights of the encoder, or of both encoders, by path."""
-    found = {}
+    shapes = {}
     for name, part in config.encoders.items():
         scope = f"encoder/{name}/" if name else "encoder/"
-        found |= {path.replace("encoder/", scope, 1): shape for path, shape in _shapes_of_one(part).items()}
-    return found
+        shapes |= {path.replace("encoder/", scope, 1): shape for path, shape in _shapes_of_one(part).items()}
+    return shapes
 
 
 def _shapes_of_one(config: BertConfig) -> dict[str, tuple[int, ...]]:

@@ -8,13 +8,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint
-from bert_tf.checkpoint_formats.tensor_bundle import VALUE, TensorBundle
+from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import PAIR
 from bert_tf.core.errors import InputError
-
-_STEP = "global_step"
-# Prefixes of the entries that TensorFlow adds.
-_COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
@@ -36,22 +32,16 @@ def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
             own |= {path: key for path, key in below.items() if names.is_of_own_head(path)}
             keys |= {path: key for path, key in below.items() if names.row_of(path)}
     tensors, own_heads = (
-        {path: dataclasses.replace(bundle.stored(key), name=path) for path, key in found.items()}
-        for found in (keys, own)
+        {path: dataclasses.replace(bundle.stored(key), name=path) for path, key in keys_by_path.items()}
+        for keys_by_path in (keys, own)
     )
-    others = [
-        name for name in bundle.shapes
-        if name not in keys.values() and not name.startswith(_COUNTERS) and name != _STEP + VALUE
-    ]  # fmt: skip
-    of_optimizer = tensor_bundle.of_optimizer(others)
     return OpenCheckpoint(
         source=bundle.prefix,
         format="bert_tf",
         tensors=tensors,
         own_heads=own_heads,
         expected_name=lambda path: path,
-        left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
-        optimizer_tensors=len(of_optimizer),
+        **bundle.left_over(keys.values()),
         **files,
     )
 

@@ -20,8 +20,8 @@ def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
     `configs`: maps the names of the two configurations for messages to the configurations."""
     first, second = (*configs, "", "")[:2]
     if len(configs) != 2 or {config.directionality for config in configs.values()} != {"ltr", "rtl"}:
-        found = " and ".join(f"{name} (directionality={config.directionality})" for name, config in configs.items())
-        raise InputError(f"{found}: a pair needs one left-to-right and one right-to-left encoder; give two checkpoints")
+        names = " and ".join(f"{name} (directionality={config.directionality})" for name, config in configs.items())
+        raise InputError(f"{names}: a pair needs one left-to-right and one right-to-left encoder; give two checkpoints")
     one, other = (dataclasses.asdict(config) for config in configs.values())
     for key, value in one.items():
         if key != "directionality" and other[key] != value:
@@ -36,10 +36,10 @@ def join(contents: dict[str, OpenCheckpoint]) -> OpenCheckpoint:
     (first, one), (second, other) = contents.items()
     if one.vocab_file and other.vocab_file:
         facts = [tokenizer_files.read(each.vocab_file).facts for each in (other, one)]
-        if found := tokenizer_rules.difference(*facts):
+        if difference := tokenizer_rules.difference(*facts):
             raise InputError(
-                f"{second} has another tokenizer than {first}: {found}; give two checkpoints that were trained on the "
-                "same data"
+                f"{second} has another tokenizer than {first}: {difference}; give two checkpoints that were trained "
+                "on the same data"
             )
     tensors = {}
     for each in contents.values():

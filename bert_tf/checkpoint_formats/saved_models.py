@@ -52,24 +52,24 @@ def read(prefix: str, config: BertConfig | None = None, config_file: str = "", v
     `config_file`: the file of the configuration."""
     folder, bundle = folder_of(prefix), TensorBundle(prefix)
     by_name = _stored_by_name(folder, bundle)
-    found: dict[str, StoredTensor] = {}
+    by_path: dict[str, StoredTensor] = {}
     for name, stored in by_name.items():
         path, tensor = _ours(name, stored)
-        if path in found:
+        if path in by_path:
             raise InputError(f"{folder}: holds two encoders; give a model with one BERT")
         if path:
-            found[path] = tensor
-    if "encoder/blocks/0/attention/query/kernel" not in found:
+            by_path[path] = tensor
+    if "encoder/blocks/0/attention/query/kernel" not in by_path:
         some = ", ".join(sorted(by_name)[:3])
         raise InputError(f"{folder}: holds no BERT of TF Hub or transformers (the first variables are {some})")
-    shown, heads = _config_of(found)
+    shown, heads = _config_of(by_path)
     if not config and not heads:
         logging.warning(
             "%s: shows neither the number of attention heads nor the activation; %d heads and the exact GELU are "
             "assumed; copy the model's config.json there if this is wrong", folder, shown.num_attention_heads,
         )  # fmt: skip
-    tensors = {path: without_head_axis(path, stored) for path, stored in found.items()}
-    used = {stored.name for stored in found.values()}
+    tensors = {path: without_head_axis(path, stored) for path, stored in by_path.items()}
+    used = {stored.name for stored in by_path.values()}
     return OpenCheckpoint(
         prefix, "saved_model", tensors, expected_name=lambda path: path, config=config or shown,
         config_file=config_file if config else os.path.join(folder, FILE_NAME), vocab_file=vocab_file,
@@ -82,13 +82,13 @@ def _stored_by_name(folder: str, bundle: TensorBundle) -> dict[str, StoredTensor
     model = saved_model_pb2.SavedModel()
     with tf.io.gfile.GFile(os.path.join(folder, FILE_NAME), "rb") as file:
         model.ParseFromString(file.read())
-    nodes, graph, found = model.meta_graphs[0].object_graph_def.nodes, bundle.graph(), {}
+    nodes, graph, by_name = model.meta_graphs[0].object_graph_def.nodes, bundle.graph(), {}
     for number in range(min(len(nodes), len(graph))):
         key = graph.key(number)
         if nodes[number].WhichOneof("kind") == "variable" and key and len(bundle.shapes[key]):
             name = nodes[number].variable.name.removesuffix(":0")
-            found[name] = bundle.stored(key)
-    return found
+            by_name[name] = bundle.stored(key)
+    return by_name
 
 
 def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
@@ -97,7 +97,7 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
         tensor = hugging_face_tf.renamed(dataclasses.replace(stored, name=name.partition("/")[2] + ":0"))
         spelled = tensor.name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         path = names.paths_by_name([spelled], "hugging_face").get(spelled, "")
-        if path and names.row_of(path)[0].hugging_face_transposed:
+        if path and names.row_of(path).hugging_face_transposed:
             tensor = tensor.transposed()
         return path, dataclasses.replace(tensor, name=stored.name)
     path = name
@@ -106,21 +106,21 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
     return (path if names.row_of(path) else ""), stored
 
 
-def _config_of(found: Mapping[str, StoredTensor]) -> tuple[BertConfig, int | None]:
+def _config_of(by_path: Mapping[str, StoredTensor]) -> tuple[BertConfig, int | None]:
     """Returns the configuration that the shapes show, and the number of heads if the shapes show it. Hugging Face's
     SavedModels do not show the number of heads; it is 1 for each 64 units, as in all published models."""
-    words = found["encoder/embeddings/word_embeddings"].shape
-    query = found["encoder/blocks/0/attention/query/kernel"].shape
+    words = by_path["encoder/embeddings/word_embeddings"].shape
+    query = by_path["encoder/blocks/0/attention/query/kernel"].shape
     heads = query[1] if len(query) == 3 else None
-    layers = 1 + max(int(path.split("/")[2]) for path in found if path.startswith("encoder/blocks/"))
+    layers = 1 + max(int(path.split("/")[2]) for path in by_path if path.startswith("encoder/blocks/"))
     config = BertConfig(
         vocab_size=words[0],
         hidden_size=words[1],
         num_hidden_layers=layers,
         num_attention_heads=heads or max(1, words[1] // 64),
-        intermediate_size=found["encoder/blocks/0/intermediate/kernel"].shape[1],
-        max_position_embeddings=found["encoder/embeddings/position_embeddings"].shape[0],
-        type_vocab_size=found["encoder/embeddings/segment_embeddings"].shape[0],
+        intermediate_size=by_path["encoder/blocks/0/intermediate/kernel"].shape[1],
+        max_position_embeddings=by_path["encoder/embeddings/position_embeddings"].shape[0],
+        type_vocab_size=by_path["encoder/embeddings/segment_embeddings"].shape[0],
         hidden_act="gelu" if heads else "gelu_erf",
     )
     return config, heads

@@ -14,7 +14,6 @@ from bert_tf.text import tokenizer_files
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
-_OTHERS = (LENGTH, PROMPTS)
 # The names of modes in the entries `pooling_mode_NAME`; since version 5, the entry `pooling_mode` has the mode itself.
 _NAMES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 _MODES = {name: mode for mode, name in _NAMES.items()} | {mode: mode for mode in _NAMES}
@@ -38,19 +37,19 @@ def pooling_file(folder: str) -> str:
 
 def read_prompts(folder: str) -> dict[str, str]:
     """Returns the texts that sentence-transformers can write before a text, by name; {} if there are none."""
-    found, path = dict(_prompts(folder).get("prompts") or {}), pooling_file(folder)
-    if any(found.values()) and read_json_if_exists(path).get("include_prompt") is False:
+    prompts, path = dict(_prompts(folder).get("prompts") or {}), pooling_file(folder)
+    if any(prompts.values()) and read_json_if_exists(path).get("include_prompt") is False:
         raise InputError(
             f"{path}: include_prompt is false, which is not supported; remove the prompts from "
             f"{os.path.join(folder, PROMPTS)}"
         )
-    return found
+    return prompts
 
 
 def document_prompt(prompts: Mapping[str, str]) -> str:
     """Returns the name of the prompt for documents, as sentence-transformers looks for it; "" if there is none."""
-    known = [name for name in ("document", "passage", "corpus") if name in prompts]
-    return next(filter(prompts.get, known), "".join(known[:1]))
+    names = [name for name in ("document", "passage", "corpus") if name in prompts]
+    return next(filter(prompts.get, names), "".join(names[:1]))
 
 
 def stated_dimensions(folder: str) -> int | None:
@@ -81,12 +80,11 @@ def write(
         for index, (path, kind) in enumerate(modules)
     ]
     pooled = {f"pooling_mode_{name}": mode == pooling for mode, name in _NAMES.items()}
-    similarity = {"default_prompt_name": None, "similarity_fn_name": "cosine"}
     contents = {
         MODULES: listed,
         os.path.join(POOLING, "config.json"): {"word_embedding_dimension": hidden_size, **pooled},
         LENGTH: {"max_seq_length": max_seq_length, "do_lower_case": False},
-        PROMPTS: {"prompts": dict(prompts), **similarity},
+        PROMPTS: {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"},
     }
     tf.io.gfile.makedirs(os.path.join(folder, POOLING))
     for name, entries in contents.items():
@@ -99,7 +97,7 @@ def copy(source: str, target: str) -> None:
         logging.warning("%s names %s; neither this module nor the pooling is converted",
                         os.path.join(source, MODULES), unknown[0])  # fmt: skip
         return
-    paths = [*(os.path.join(source, name) for name in (MODULES, *_OTHERS)), pooling_file(source)]
+    paths = [*(os.path.join(source, name) for name in (MODULES, LENGTH, PROMPTS)), pooling_file(source)]
     for path in filter(tf.io.gfile.exists, paths):
         name = os.path.relpath(path, source)
         if name.startswith(os.pardir):  # `modules.json` may contain any path
@@ -166,8 +164,8 @@ def _mode(entries: dict, path: str) -> str:
     if isinstance(entries.get("pooling_mode"), str):
         modes = [entries["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in _MODES:
-        found = " and ".join(modes) or "nothing"
-        raise InputError(f"{path}: selects {found}; only cls, mean or max is supported; choose with --pooling")
+        selected = " and ".join(modes) or "nothing"
+        raise InputError(f"{path}: selects {selected}; only cls, mean or max is supported; choose with --pooling")
     return _MODES[modes[0]]
 
 
@@ -175,7 +173,6 @@ def longest_sentence(folder: str) -> int | None:
     """Returns the row length that sentence-transformers uses with a checkpoint; None if the folder does not state it.
     The length may be more than the model's number of positions. Since version 6 of sentence-transformers, only
     `tokenizer_config.json` states the length."""
-    stated = read_json_if_exists(os.path.join(folder, LENGTH)).get("max_seq_length")
-    known = (stated, tokenizer_files.read_config(folder).get("model_max_length"))
-    lengths = [length for length in known if isinstance(length, int) and length >= 3]
-    return next(iter(lengths), None)
+    own = read_json_if_exists(os.path.join(folder, LENGTH)).get("max_seq_length")
+    lengths = (own, tokenizer_files.read_config(folder).get("model_max_length"))
+    return next((length for length in lengths if isinstance(length, int) and length >= 3), None)

@@ -2,7 +2,8 @@
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,12 +22,12 @@ _NOT_DAMAGE = (
 )  # fmt: skip
 # The suffix that TensorFlow 2 adds to a variable's path.
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_BOOKKEEPING = ("save_counter", "global_step", _GRAPH)
 
 
 class TensorBundle:
     """An open checkpoint.
-    `prefix`: the checkpoint's path without `.index`.
-    `prefix`: the argument `prefix`."""
+    `prefix`: the checkpoint's path without `.index`."""
 
     def __init__(self, prefix: str):
         self.prefix = prefix
@@ -69,6 +70,13 @@ class TensorBundle:
                 "floating-point values; give the checkpoint before quantization"
             )
         return StoredTensor(name.removesuffix(VALUE), tuple(self.shapes[name]), lambda: self._reader.get_tensor(name))
+
+    def left_over(self, keys: Collection[str]) -> dict[str, Any]:
+        """Returns the fields of `OpenCheckpoint` for the tensors whose names are not in `keys`."""
+        others = [name for name in self.shapes if name not in keys and not name.startswith(_BOOKKEEPING)]
+        optimizer = of_optimizer(others)
+        left_over = tuple(name.removesuffix(VALUE) for name in others if name not in optimizer)
+        return {"left_over": left_over, "optimizer_tensors": len(optimizer)}
 
     def check_values(self) -> None:
         """Reads every tensor, so that TensorFlow verifies the checksums."""
@@ -190,7 +198,7 @@ class _Object(tf.__internal__.tracking.AutoTrackable):
 
 
 def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal__.tracking.AutoTrackable:
-    """Builds objects and variables with the given attribute paths."""
+    """Builds objects and variables by their attribute paths."""
     root = _Object()
     for path, value in tensors.items():
         node = root

@@ -52,28 +52,26 @@ def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
     )
 
 
-def _is_below(name: str, known: Container[str]) -> bool:
+def _is_below(name: str, others: Container[str]) -> bool:
     parts = name.split("/")
-    return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
+    return any("/".join(parts[:end]) in others for end in range(1, len(parts)))
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
-    row, _ = names.row_of(path)
-    return stored.transposed() if row.original_transposed else stored
+    return stored.transposed() if names.row_of(path).original_transposed else stored
 
 
 def name_of(path: str) -> str:
     """Returns google-research/bert's name for one of our paths; "" if there is no such name."""
-    found = names.row_of(path)
-    return found[0].original.format(found[1]) if found else ""
+    row = names.row_of(path)
+    return row.original if row else ""
 
 
 def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
     """Writes `bert_model.ckpt` into a folder; returns the checkpoint's prefix.
     `tensors`: values by our paths."""
     named = {
-        name_of(path): value.T if names.row_of(path)[0].original_transposed else value
-        for path, value in tensors.items()
+        name_of(path): value.T if names.row_of(path).original_transposed else value for path, value in tensors.items()
     }
     prefix = os.path.join(folder, PREFIX_NAME)
     tensor_bundle.write_names(prefix, named)

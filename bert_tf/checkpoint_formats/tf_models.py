@@ -19,7 +19,6 @@ PREFIX_NAME = "bert_model.ckpt"
 # Attribute path of the next-sentence output layer in BertPretrainer, which uses the encoder's pooler. `names.ROWS`
 # has the path of this layer in BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
-_BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 # Maps attribute paths to our paths, for poolers that belong to a head. The encoder's own pooler is not among them.
 _POOLERS = {
     ("classification_heads", "0", "dense"): "next_sentence/pooler",
@@ -45,15 +44,12 @@ def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
             f"{keys['encoder/blocks/0/attention/query/kernel'].removesuffix(VALUE)} of {bundle.prefix} has {heads} "
             "heads; replace this file with the checkpoint's own configuration"
         )
-    others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
-    of_optimizer = tensor_bundle.of_optimizer(others)
     return OpenCheckpoint(
         source=bundle.prefix,
         format="tf_models",
         tensors={path: without_head_axis(path, bundle.stored(key)) for path, key in keys.items()},
         expected_name=name_of,
-        left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
-        optimizer_tensors=len(of_optimizer),
+        **bundle.left_over(keys.values()),
         num_attention_heads=heads,
         **files,
     )
@@ -79,16 +75,15 @@ def _repeats_child(graph: ObjectGraph, node: int) -> bool:
 def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
     """Maps our paths of the encoder's weights to tensor names in the file."""
     blocks = graph.children(graph.children(encoder)["_transformer_layers"])
-    keys, nodes = {}, set()
+    keys: dict[str, str] = {}
     for row in names.ROWS:
         if not row.ours.startswith("encoder/"):
             continue
         for layer in sorted(blocks, key=int) if "{}" in row.ours else [""]:
             node = graph.resolve(encoder, tuple(part.format(layer) for part in row.tf_models))
-            if node is not None and graph.key(node):
-                keys[row.ours.format(layer)] = graph.key(node)
-                nodes.add(graph.key(node))
-    refuse_strangers(source, [path for path, key in graph.variables_below(encoder) if key not in nodes])
+            if node is not None and (key := graph.key(node)):
+                keys[row.ours.format(layer)] = key
+    refuse_strangers(source, [path for path, key in graph.variables_below(encoder) if key not in keys.values()])
     if "encoder/blocks/0/attention/query/kernel" not in keys:
         raise InputError(
             f"{source}: the tensor {name_of('encoder/blocks/0/attention/query/kernel')} is missing; "
@@ -112,9 +107,9 @@ def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[s
                 continue
             for name, child in graph.children(node).items():
                 ours = f"{path}/{'bias' if name == 'output_bias/bias' else name}"
-                known = names.row_of(ours) or path in _POOLERS.values()
-                if known and name in _LEAVES and graph.key(child):
-                    keys.setdefault(ours, graph.key(child))
+                is_ours = names.row_of(ours) or path in _POOLERS.values()
+                if is_ours and name in _LEAVES and (key := graph.key(child)):
+                    keys.setdefault(ours, key)
     return _next_sentence_of_two(bundle, keys)
 
 
@@ -131,11 +126,9 @@ def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[st
 
 def name_of(path: str) -> str:
     """Returns the attribute path in tf-models-official for one of our paths; "" if there is no such path."""
-    found = names.row_of(path)
-    if not found:
-        return ""
+    row = names.row_of(path)
     scope = "encoder/" if path.startswith("encoder/") else "model/"
-    return scope + "/".join(found[0].tf_models).format(found[1])
+    return scope + "/".join(row.tf_models) if row else ""
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
@@ -145,14 +138,11 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
     For the arguments, see `hugging_face.write`."""
     encoder_places, heads = {}, {}
     for path, value in tensors.items():
-        found = names.row_of(path)
-        if found is None:
-            continue
-        place = tuple(part.format(found[1]) for part in found[0].tf_models)
-        if path.startswith("encoder/"):
-            encoder_places[place] = _as_theirs(path, value, config)
-        else:
-            heads[place] = value
+        row = names.row_of(path)
+        if row and path.startswith("encoder/"):
+            encoder_places[row.tf_models] = _as_theirs(path, value, config)
+        elif row:
+            heads[row.tf_models] = value
     encoder = tensor_bundle.object_tree(encoder_places)
     prefix = os.path.join(folder, PREFIX_NAME)
     if not heads:

@@ -24,17 +24,17 @@ def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
 
 
 def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
-    """Splits a token greedily into the longest known tokens, and returns the ids of these tokens."""
+    """Splits a token greedily into the longest tokens in `ids`, and returns the ids of these tokens."""
     prefix = _JOINER if token.startswith(_JOINER) else ""
-    rest, found = token.removeprefix(_JOINER), []
+    rest, pieces = token.removeprefix(_JOINER), []
     while rest:
         ends = range(min(len(rest), longest), 0, -1)
         end = next((end for end in ends if prefix + rest[:end] in ids), None)
         if end is None:
             return [ids[UNK]]
-        found.append(ids[prefix + rest[:end]])
+        pieces.append(ids[prefix + rest[:end]])
         prefix, rest = _JOINER, rest[end:]
-    return found or [ids[UNK]]
+    return pieces or [ids[UNK]]
 
 
 def extend_rows(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:

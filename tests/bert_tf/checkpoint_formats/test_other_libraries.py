@@ -32,8 +32,7 @@ def values_of(model) -> dict[str, np.ndarray]:
 
 def tensorflow_name(path: str) -> str:
     """Returns the name in Hugging Face's .h5 files for one of our paths."""
-    row, layer = names.row_of(path)
-    inner = row.original.format(layer).replace("/layer_", "/layer_._")
+    inner = names.row_of(path).original.replace("/layer_", "/layer_._")
     if path.startswith("head/"):
         inner = path.replace("head/dense", "classifier")
     if path.endswith("word_embeddings"):
