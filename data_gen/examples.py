@@ -100,8 +100,7 @@ def make_unit(task: UnitTask) -> UnitCounts:
             made += records.serialize(columns, features_of(settings))
         if settings.join_documents:
             counts += UnitCounts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
-    size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
-    counts += UnitCounts(bytes=size)
+    counts += UnitCounts(bytes=unit_files.write(task.path, made, _random_numbers(task, _ORDER)))
     storage.write_json(task.result_path, counts)
     return counts
 

@@ -66,11 +66,7 @@ def make_job(settings: GeneratorSettings, outputs: Sequence[str], rules: Tokeniz
 
 
 def _make(
-    files: Sequence[str],
-    rules: TokenizerRules,
-    job: Job,
-    runner: Runner,
-    finished: Sequence[manifest.Shard | None],
+    files: Sequence[str], rules: TokenizerRules, job: Job, runner: Runner, finished: Sequence[manifest.Shard | None]
 ) -> list[manifest.Shard]:
     settings = job.settings
     rule = MaskingRule.of_settings(rules, dataclasses.asdict(settings), settings.max_predictions_per_seq)
@@ -103,28 +99,13 @@ def verify(settings: GeneratorSettings) -> None:
 
 def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[TokenBlock]:
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
-    tasks = _tokenize_tasks(files, job)
-    made = run_stage("tokenizing", "B", runner, tasks, tokenize_sources, read_blocks, amount=lambda task: task.size)
-    return [block for blocks in made for block in blocks]
-
-
-def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:
-    settings = job.settings
-    sources = [source for path in files for source in plan_sources(path, settings.input_format)]
-    return [
-        TokenizeTask(
-            group,
-            settings.input_format,
-            settings.text_field,
-            settings.language,
-            settings.vocab_file,
-            job.identity["vocab_sha256"],
-            settings.do_lower_case,
-            settings.strip_accents,
-            f"{job.folder}/tokens/{index:06d}",
-        )
+    sources = [source for path in files for source in plan_sources(path, job.settings.input_format)]
+    tasks = [
+        TokenizeTask(group, job.settings, job.identity["vocab_sha256"], f"{job.folder}/tokens/{index:06d}")
         for index, group in enumerate(group_sources(sources))
     ]
+    made = run_stage("tokenizing", "B", runner, tasks, tokenize_sources, read_blocks, amount=lambda task: task.size)
+    return [block for blocks in made for block in blocks]
 
 
 def _check_documents(blocks: Sequence[TokenBlock], settings: GeneratorSettings) -> None:

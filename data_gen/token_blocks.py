@@ -18,6 +18,7 @@ from bert_tf.core import storage
 from bert_tf.tokenization import BertTokenizer
 from data_gen.documents import CHUNK_BYTES, Document, Source, read_documents
 from data_gen.sentence_pairs import Window
+from data_gen.settings import GeneratorSettings
 
 # Characters per call of the tokenizer, which takes about 50 bytes of memory per character.
 _CHARACTERS_PER_CALL = 1 << 19
@@ -43,16 +44,8 @@ class TokenizeTask:
     """The task to tokenize adjacent sources."""
 
     sources: tuple[Source, ...]  # the sources, in corpus order
-    # `input_format`, `text_field`, `language`: values of the flags
-    input_format: str
-    text_field: str
-    language: str
-    # `vocab_file`, `vocab_sha256`: the vocabulary file, and the SHA-256 of its tokens
-    vocab_file: str
-    vocab_sha256: str
-    # `do_lower_case`, `strip_accents`: the tokenizer's settings
-    do_lower_case: bool
-    strip_accents: bool
+    settings: GeneratorSettings
+    vocab_sha256: str  # SHA-256 of the vocabulary's tokens
     prefix: str  # start of the paths of all output files
 
     @property
@@ -81,7 +74,8 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
 
 
 def tokenize_sources(task: TokenizeTask) -> list[TokenBlock]:
-    tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case, task.strip_accents)
+    settings = task.settings
+    tokenizer = _tokenizer(settings.vocab_file, task.vocab_sha256, settings.do_lower_case, settings.strip_accents)
     blocks = []
     for index, (documents, files) in enumerate(_collected(task)):
         block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, files, tokenizer)
@@ -95,9 +89,9 @@ def _collected(task: TokenizeTask) -> Iterator[tuple[list[Document], list[str]]]
     """Yields the task's documents in lists of about CHUNK_BYTES of text, with the file of each document."""
     documents: list[Document] = []
     files: list[str] = []
-    size = 0
+    size, settings = 0, task.settings
     for source in task.sources:
-        for chunk in read_documents(source, task.input_format, task.text_field, language=task.language):
+        for chunk in read_documents(source, settings.input_format, settings.text_field, language=settings.language):
             documents += chunk
             files += [source.path] * len(chunk)
             size += sum(len(sentence) for document in chunk for sentence in document)

@@ -54,9 +54,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     casing = settings.do_lower_case is not False, settings.strip_accents
     if existing:
         casing = existing.rules.do_lower_case, existing.rules.strip_accents
-    counted = count_words(
-        files, casing[0], settings.max_words, settings.input_format, settings.text_field, casing[1]
-    )  # fmt: skip
+    counted = count_words(files, casing[0], settings.max_words, settings.input_format, settings.text_field, casing[1])
     if not counted.counts:
         raise InputError(
             f"--input_file={settings.input_file}: contains no word to learn from; check the file and "

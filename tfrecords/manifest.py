@@ -103,10 +103,7 @@ def examples_of(paths: Sequence[str]) -> list[int | None]:
 def check_size(path: str, entries: Mapping) -> None:
     """Checks that a shard has the size in the manifest; does nothing if the manifest states no size."""
     expected = (_shard_entry(path, entries) or {}).get("bytes")
-    if expected is None:
-        return
-    size = tf.io.gfile.stat(path).length
-    if size != expected:
+    if expected is not None and (size := tf.io.gfile.stat(path).length) != expected:
         raise InputError(
             f"{path}: has {size} bytes, but its manifest says {expected}; delete the file and repeat the command "
             "that wrote it"

@@ -25,10 +25,8 @@ def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False)
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         counted = _CountingFile(file)
-        with contextlib.ExitStack() as stack:
-            target = counted
-            if gzip_compress:
-                target = stack.enter_context(gzip.GzipFile("", "wb", fileobj=counted, mtime=0))
+        out = gzip.GzipFile("", "wb", fileobj=counted, mtime=0) if gzip_compress else contextlib.nullcontext(counted)
+        with out as target:
             for part in parts:
                 target.write(part)
     return counted.size, counted.digest.hexdigest()

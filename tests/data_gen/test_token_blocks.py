@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from bert_tf.tokenization import BertTokenizer
 from data_gen import documents, token_blocks
+from data_gen.settings import GeneratorSettings
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "b", "##b", "c", ".", "ab"]
 
@@ -29,10 +30,12 @@ def tokenize(folder, paths, vocabulary):
     sources = [source for path in paths for source in documents.plan_sources(str(path), "lines")]
     groups = token_blocks.group_sources(sources)
     blocks = []
+    flags = GeneratorSettings(
+        input_file="text", output_file="records", vocab_file=vocabulary, input_format="lines", do_lower_case=True,
+        strip_accents=True,
+    )  # fmt: skip
     for index, group in enumerate(groups):
-        task = token_blocks.TokenizeTask(
-            group, "lines", "text", "", vocabulary, "", True, True, f"{folder}/{index:03d}"
-        )
+        task = token_blocks.TokenizeTask(group, flags, "", f"{folder}/{index:03d}")
         assert token_blocks.read_blocks(task) is None
         found = token_blocks.tokenize_sources(task)
         assert token_blocks.read_blocks(task) == found
