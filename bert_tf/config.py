@@ -213,7 +213,7 @@ class BertConfig:
           InputError: a key is unknown or missing, a value is invalid, or values contradict each other.
         """
         names = [field.name for field in dataclasses.fields(cls)]
-        known = {k: v for k, v in entries.items() if k in names}
+        values = {k: v for k, v in entries.items() if k in names}
         fixed = _FIXED | {"is_decoder": False, "embedding_size": entries.get("hidden_size", cls.hidden_size)}
         unknown = [
             k for k in entries
@@ -221,10 +221,10 @@ class BertConfig:
         ]  # fmt: skip
         if unknown:
             raise InputError(f"unknown key {unknown[0]!r}; the known keys are {', '.join(names)}")
-        if "vocab_size" not in known:
+        if "vocab_size" not in values:
             raise InputError("the key 'vocab_size' is missing")
         refuse_other_architectures(entries, fixed)
-        return cls(**known)
+        return cls(**values)
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":

@@ -84,14 +84,6 @@ def print_help(text: str) -> None:
         discard_output()
 
 
-def flush_output() -> None:
-    """Flushes standard output; ignores a closed pipe, such as after `| head`."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
-
-
 def discard_output() -> None:
     """Redirects standard output to the null device, so that Python's flush at exit does not fail on a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,7 +93,7 @@ def exit_code(show: Callable[[], None]) -> int:
     """Runs a function that prints, and returns 0. If the input is invalid, prints a one-line error and returns 1."""
     try:
         show()
-        flush_output()
+        sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         discard_output()
     except (InputError, OSError) as error:

@@ -68,14 +68,7 @@ class Job:
     `folder`: path of the unfinished set's work folder.
     `identity`: everything on which the bytes of the set depend, as a dict that can be written as JSON."""
 
-    def __init__(
-        self,
-        recipe: int,
-        settings,
-        outputs: Sequence[str],
-        corpus: list[dict],
-        facts: Mapping[str, str],
-    ):
+    def __init__(self, recipe: int, settings, outputs: Sequence[str], corpus: list[dict], facts: Mapping[str, str]):
         self.settings = settings
         self.outputs = outputs
         self.manifest_path = manifest.manifest_path(outputs[0])

@@ -60,10 +60,7 @@ class DeviceSettings:
     adam_bias_correction: bool = setting(BIAS_CORRECTION, False, group="Training")
     decay_after_warmup: bool = setting(DECAY_AFTER_WARMUP, False, group="Training")
     gradient_accumulation_steps: int = setting(
-        "number of micro-batches per step and device; more micro-batches need less memory",
-        1,
-        group="Training",
-        above=0,
+        "number of micro-batches per step and device; more micro-batches need less memory", 1, group="Training", above=0
     )
     recompute_activations: bool = setting(
         "store only the input of each layer, and recompute the layer in the backward pass; slower, but needs less "

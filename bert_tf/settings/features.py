@@ -70,15 +70,11 @@ class VectorSettings:
     def __post_init__(self):
         check_values(self)
         _ = self.layer_numbers
-        for name in ("dimensions", "prompt_name", "prompt"):
+        for name in ("dimensions", "prompt_name", "prompt", "normalize"):
             require(
-                not getattr(self, name) or self.is_pooled,
+                getattr(self, name) in (None, "") or self.is_pooled,
                 f"--{name} is for pooled vectors; add --sentence_vectors or --pooling, or drop --{name}",
             )
-        require(
-            self.normalize is None or self.is_pooled,
-            "--normalize is for pooled vectors; add --sentence_vectors or --pooling, or drop --normalize",
-        )
 
     @property
     def is_pooled(self) -> bool:
@@ -125,8 +121,7 @@ class FeaturesSettings(JobSettings, VectorSettings):
         "text",
     )
     text_b_field: str = setting(
-        "with JSON Lines: name of the field that contains the second text; empty if each line has one text",
-        "",
+        "with JSON Lines: name of the field that contains the second text; empty if each line has one text", ""
     )
     id_field: str = setting("with JSON Lines: name of the field whose value the output repeats as id; empty: no id", "")
     output_format: str | None = setting(

@@ -126,17 +126,16 @@ class FineTuningSettings(protocol.ProtocolSettings):
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
         """The files that flags name, by split: the splits in `path_flags`, and the unlabeled data."""
-        named = {split: getattr(self, flag) for split, flag in self.path_flags.items()}
-        found = {split: (path,) for split, path in named.items() if path}
-        return found | {UNLABELED: items(self.unlabeled_data_path)} if self.unlabeled_data_path else found
+        paths = {split: (path,) for split, flag in self.path_flags.items() if (path := getattr(self, flag))}
+        return paths | {UNLABELED: items(self.unlabeled_data_path)} if self.unlabeled_data_path else paths
 
     def _require_data(self, *flags: str) -> None:
         """Refuses --do_train, --do_eval and --do_predict without data."""
         at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
         for wanted, flag in at.items():
             held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""
-            found = [getattr(self, name).strip() for name in (*flags, flag)] if getattr(self, wanted) else [True]
+            paths = [getattr(self, name).strip() for name in (*flags, flag)] if getattr(self, wanted) else [True]
             remedy = ", or --dev_share and the training data" if wanted == "do_eval" else ""
-            if not (held_out or any(found)):
+            if not (held_out or any(paths)):
                 needed = " or ".join(f"--{name}" for name in (flag, *flags))
                 raise InputError(f"--{wanted} needs {needed}{remedy}")

@@ -44,20 +44,20 @@ class JobSettings(RunnerSettings):
         )
 
 
-def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
-    """Returns the output format: the given format, or the format that the file name extensions indicate.
+def format_of_output(output_file: str, output_format: str | None, formats: Sequence[str]) -> str:
+    """Returns the output format: `output_format`, or the format that the file name extensions indicate.
     `output_file`: value of `--output_file`.
-    `given`: value of `--output_format`; None if absent.
+    `output_format`: value of `--output_format`; None if absent.
     `formats`: the supported formats; the first format is the default if no extension indicates a format."""
     for path in map(str.strip, output_file.split(",")):
         extension = os.path.splitext(re.sub("@[0-9]+$", "", path))[1].lower().removeprefix(".")
         if named := _EXTENSIONS.get(extension):
-            known = ", .".join(formats)
-            require(named in formats, f"--output_file={path}: .{extension} is not a supported format; use .{known}")
+            names = ", .".join(formats)
+            require(named in formats, f"--output_file={path}: .{extension} is not a supported format; use .{names}")
             require(
-                given in (None, named),
-                f"--output_file={path}: .{extension} contradicts the format {given}; rename the file, or give another "
-                "--output_format",
+                output_format in (None, named),
+                f"--output_file={path}: .{extension} contradicts the format {output_format}; rename the file, or give "
+                "another --output_format",
             )
-            given = named
-    return given or formats[0]
+            output_format = named
+    return output_format or formats[0]

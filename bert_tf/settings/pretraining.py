@@ -79,10 +79,7 @@ class PretrainingSettings(TrainingSettings):
         "number of steps of linear warm-up", 10000, group="Training", first=True, at_least=0
     )
     num_schedule_steps: int | None = setting(
-        "step at which the learning rate reaches 0; default: --num_train_steps",
-        None,
-        group="Training",
-        above=0,
+        "step at which the learning rate reaches 0; default: --num_train_steps", None, group="Training", above=0
     )
     max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True, above=0)
 

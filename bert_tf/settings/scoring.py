@@ -97,13 +97,13 @@ class ScoringSettings(JobSettings):
     def texts_of_labels(self) -> dict[str, str]:
         """The texts of `label_texts` by label; {} if the flag is not given."""
         try:
-            found = json.loads(self.label_texts or "{}")
+            texts = json.loads(self.label_texts or "{}")
         except ValueError:
-            found = None
-        is_right = isinstance(found, dict) and all(isinstance(text, str) and text for text in found.values())
+            texts = None
+        is_right = isinstance(texts, dict) and all(isinstance(text, str) and text for text in texts.values())
         require(
-            is_right and (len(found) > 1 or not self.label_texts),
+            is_right and (len(texts) > 1 or not self.label_texts),
             f"--label_texts={self.label_texts}: is not a JSON object of two or more texts; write, for example, "
             '\'{"positive": "It was great.", "negative": "It was bad."}\'',
         )
-        return found
+        return texts

@@ -33,8 +33,8 @@ class Characters(NamedTuple):
         `owners`: int64 [K], index of the text that each place belongs to.
         `places`: int64 [K], byte offsets in these texts. At each offset, a character begins or the text ends.
         Returns int64 [K], the number of characters of the text before each place."""
-        found = tf.searchsorted(self.begins, places + tf.gather(self.bases, owners), out_type=tf.int64)
-        return found - tf.gather(self.codes.row_starts(), owners)
+        characters = tf.searchsorted(self.begins, places + tf.gather(self.bases, owners), out_type=tf.int64)
+        return characters - tf.gather(self.codes.row_starts(), owners)
 
     def texts(self, owners: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
         """Returns parts of texts.

@@ -41,24 +41,24 @@ class DataVocabulary:
 
     def rules_of(self, vocabulary: TokenizerRules) -> TokenizerRules:
         """Returns the data's rules, with what is unknown from the rules of the vocabulary's file."""
-        known = {name: self.facts[name] for name in _FACTS[1:] if name in self.facts}
-        if not known:
+        stated = {name: self.facts[name] for name in _FACTS[1:] if name in self.facts}
+        if not stated:
             return vocabulary
         of_file = {"vocab_file": vocabulary.vocab_file, "source": vocabulary.source}
-        return tokenizer_rules.of_tokens(vocabulary.vocabulary, **of_file, **vocabulary.form | known)
+        return tokenizer_rules.of_tokens(vocabulary.vocabulary, **of_file, **vocabulary.form | stated)
 
     def refuse(self, other: "DataVocabulary") -> None:
         """Refuses data of another tokenizer."""
-        if found := tokenizer_rules.difference(other.facts, self.facts):
+        if difference := tokenizer_rules.difference(other.facts, self.facts):
             raise InputError(
-                f"{other.data}: made with another tokenizer than {self.data}: {found}; make both with the same one"
+                f"{other.data}: made with another tokenizer than {self.data}: {difference}; make both with the same one"
             )
 
 
 def common(vocabularies: Iterable[DataVocabulary | None]) -> DataVocabulary | None:
     """Returns the common tokenizer of all data; None if it is unknown."""
     # Prefer the tokenizer with the most known facts, so that these facts of all others are compared with it.
-    known = sorted(filter(None, vocabularies), key=lambda vocabulary: -len(vocabulary.facts))
-    for vocabulary in known:
-        known[0].refuse(vocabulary)
-    return known[0] if known else None
+    candidates = sorted(filter(None, vocabularies), key=lambda vocabulary: -len(vocabulary.facts))
+    for vocabulary in candidates:
+        candidates[0].refuse(vocabulary)
+    return candidates[0] if candidates else None

@@ -101,13 +101,14 @@ def _read(
     strips = stated.strip_accents
     if strips is None and default and default.strip_accents != default.do_lower_case:
         strips = default.strip_accents
-    known = [token for token in (default.added_tokens if default else ()) if token.content in tokens]
+    added = [*(stated.added[id_] for id_ in sorted(stated.added)), *(t for t in stated.more if t.content in tokens)]
+    if not added and default:
+        added = [token for token in default.added_tokens if token.content in tokens]
     return tokenizer_rules.of_tokens(
         tokens,
         stated.do_lower_case if do_lower_case is None else do_lower_case,
         strips if strip_accents is None else strip_accents,
-        [*(stated.added[id_] for id_ in sorted(stated.added)), *(t for t in stated.more if t.content in tokens)]
-        or known,
+        added,
         vocab_file,
         "" if stated.do_lower_case is None else stated.source,
         **stated.form or (default.form if default else {}),
@@ -116,12 +117,12 @@ def _read(
 
 def find_vocabulary(folder: str) -> str:
     """Returns the vocabulary in a model's folder; "" if there is none."""
-    found = [path for name in _VOCABULARIES if tf.io.gfile.exists(path := os.path.join(folder, name))]
+    paths = [path for name in _VOCABULARIES if tf.io.gfile.exists(path := os.path.join(folder, name))]
     assets = os.path.join(folder, "assets")
-    if not found and tf.io.gfile.isdir(assets):  # TF Hub's models keep the name that the vocabulary had in training
+    if not paths and tf.io.gfile.isdir(assets):  # TF Hub's models keep the name that the vocabulary had in training
         texts = [name for name in tf.io.gfile.listdir(assets) if name.endswith(".txt")]
-        found = [os.path.join(assets, *texts)] if len(texts) == 1 else []
-    return found[0] if found else ""
+        paths = [os.path.join(assets, *texts)] if len(texts) == 1 else []
+    return paths[0] if paths else ""
 
 
 def read_config(folder: str) -> dict[str, Any]:
@@ -130,12 +131,12 @@ def read_config(folder: str) -> dict[str, Any]:
     return ({"model_max_length": entries["max_len"]} if "max_len" in entries else {}) | entries
 
 
-def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[str, Any] = {}) -> None:
+def write(folder: str, rules: TokenizerRules, max_length: int, kept: Mapping[str, Any] = {}) -> None:
     """Writes a `vocab.txt`, and a `tokenizer_config.json` with which transformers tokenizes by the same rules.
     `max_length`: maximum number of tokens in a row.
-    `known`: entries to keep from the `tokenizer_config.json` of the checkpoint."""
+    `kept`: entries to keep from the `tokenizer_config.json` of the checkpoint."""
     _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
-    entries = {"tokenizer_class": "BertTokenizer", **_ROLES, "model_max_length": max_length, **known}
+    entries = {"tokenizer_class": "BertTokenizer", **_ROLES, "model_max_length": max_length, **kept}
     # transformers writes 10^30 if the maximum length is unknown.
     entries["model_max_length"] = min(entries["model_max_length"] or max_length, max_length)
     if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
@@ -249,8 +250,8 @@ def _of_transformers(folder: str) -> _Stated | None:
     entries += [(entry["id"], entry) for entry in fast.get("added_tokens", ())]
     entries += [(int(id_), entry) for id_, entry in config.get("added_tokens_decoder", {}).items()]
     added = {id_: _token(entry) for id_, entry in entries if entry["content"] not in names}
-    known = {*names, *(token.content for token in added.values())}
-    unlisted = [_token({"content": token, "special": True}) for token in more if token not in known]
+    listed = {*names, *(token.content for token in added.values())}
+    unlisted = [_token({"content": token, "special": True}) for token in more if token not in listed]
     rules = _unsupported(name, config, special, steps, added.values())
     unsupported = next((f"{os.path.join(folder, file)}: {rule}" for file, rule in rules), "")
     return _Stated(source, lower, strip, added, unlisted, form, unsupported)
@@ -298,18 +299,17 @@ def _unsupported(
 
 
 def _unsupported_tokens(path: str, tokens: list[str]) -> str:
-    found = sum(token.startswith(_SENTENCE_PIECE) and token != _SENTENCE_PIECE for token in tokens)
-    rule = f"{path}: {found} tokens begin with U+2581, as in a vocabulary of SentencePiece"
-    return rule if found > len(tokens) / 10 else ""
+    pieces = sum(token.startswith(_SENTENCE_PIECE) and token != _SENTENCE_PIECE for token in tokens)
+    rule = f"{path}: {pieces} tokens begin with U+2581, as in a vocabulary of SentencePiece"
+    return rule if pieces > len(tokens) / 10 else ""
 
 
 def _of_keras_hub(folder: str) -> _Stated | None:
-    path = os.path.join(folder, JSON)
     entries = _entries(folder, JSON)
     if not str(entries.get("registered_name")).startswith(KERAS_LIBRARIES):
         return None
-    known = entries["config"]
-    return _Stated(path, known["lowercase"], known["strip_accents"])
+    config = entries["config"]
+    return _Stated(os.path.join(folder, JSON), config["lowercase"], config["strip_accents"])
 
 
 def _of_tf_hub(folder: str) -> _Stated | None:
@@ -318,16 +318,17 @@ def _of_tf_hub(folder: str) -> _Stated | None:
     if not tf.io.gfile.exists(path) or not tf.io.gfile.exists(f"{prefix}.index"):
         return None
     reader = tf.train.load_checkpoint(prefix)
-    found = [name for name in reader.get_variable_to_shape_map() if _HUB_LOWER_CASE.search(name)]
-    values = {bool(reader.get_tensor(name)) for name in found if reader.get_variable_to_dtype_map()[name] == tf.bool}
+    dtypes = reader.get_variable_to_dtype_map()
+    names = [name for name, dtype in dtypes.items() if dtype == tf.bool and _HUB_LOWER_CASE.search(name)]
+    values = {bool(reader.get_tensor(name)) for name in names}
     return _Stated(path, values.pop()) if len(values) == 1 else None
 
 
 def _read_vocabulary(path: str, stated: _Stated) -> list[str]:
     """Reads a vocabulary, and adds the added tokens."""
     is_json = os.path.basename(path) == JSON
-    known = _json_vocabulary(path) if is_json else dict(enumerate(read_tokens(path)))
-    tokens = known | {id_: token.content for id_, token in stated.added.items() if id_ not in known}
+    tokens = _json_vocabulary(path) if is_json else dict(enumerate(read_tokens(path)))
+    tokens = {id_: token.content for id_, token in stated.added.items()} | tokens
     for id_, token in stated.added.items():
         if tokens[id_] != token.content:
             raise InputError(

@@ -92,7 +92,7 @@ class TokenizerRules:
 def difference(facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
     """Returns the first rule that differs, as words; "" if all rules that both values contain are equal."""
     for name in {**facts, **others}:
-        value, other = (known.get(name, FORM.get(name)) for known in (facts, others))
+        value, other = (rules.get(name, FORM.get(name)) for rules in (facts, others))
         if value is None or other is None or value == other:
             continue
         if name == "vocab_sha256":
@@ -119,11 +119,7 @@ def has_capitals(vocabulary: Sequence[str]) -> bool:
 
 def has_accents(vocabulary: Sequence[str]) -> bool:
     """Returns whether a vocabulary has tokens with marks of category Mn: accents, or vowels of Hindi and Thai."""
-    return _is_common(vocabulary, lambda word: any(map(_is_mark, unicodedata.normalize("NFD", word))))
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character) == "Mn"
+    return _is_common(vocabulary, lambda word: "Mn" in map(unicodedata.category, unicodedata.normalize("NFD", word)))
 
 
 def _is_common(vocabulary: Sequence[str], holds: Callable[[str], bool]) -> bool:
@@ -139,22 +135,22 @@ def of_unknown(share: float, vocab_file: str, do_lower_case: bool) -> str:
     )
 
 
-def log_casing(rules: TokenizerRules, given: bool | None) -> None:
+def log_casing(rules: TokenizerRules, flag: bool | None) -> None:
     """Says why text is lower-cased or not; warns if the flag does not fit the vocabulary.
-    `given`: the value of --do_lower_case; None if it was not given."""
-    name, lower = rules.vocab_file, rules.do_lower_case
-    found = "tokens" if has_capitals(rules.vocabulary) else "no tokens"
-    if given is not None and given == has_capitals(rules.vocabulary):
+    `flag`: the value of --do_lower_case; None if it was not given."""
+    name, lower, is_cased = rules.vocab_file, rules.do_lower_case, has_capitals(rules.vocabulary)
+    tokens = "tokens" if is_cased else "no tokens"
+    if flag is not None and flag == is_cased:
         logging.warning(
-            "--do_lower_case=%s: %s has %s with capital letters; leave the flag out to %s", flag_value(given), name,
-            found, "keep upper case" if given else "lower-case text",
+            "--do_lower_case=%s: %s has %s with capital letters; leave the flag out to %s", flag_value(flag), name,
+            tokens, "keep upper case" if flag else "lower-case text",
         )  # fmt: skip
-    elif given is None and rules.source:
+    elif flag is None and rules.source:
         logging.info("--do_lower_case=%s, as %s says", flag_value(lower), rules.source)
-    elif given is None:
+    elif flag is None:
         kept = "" if rules.strip_accents == lower else "; --strip_accents=false, because it has tokens with accents"
         logging.info(
-            "--do_lower_case=%s, because %s has %s with capital letters%s", flag_value(lower), name, found, kept
+            "--do_lower_case=%s, because %s has %s with capital letters%s", flag_value(lower), name, tokens, kept
         )
 
 
