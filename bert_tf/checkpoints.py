@@ -174,8 +174,7 @@ def initialize(
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
     values = contents.read(name for name in taken if name in contents.tensors)
     if new_tokens:
-        table = "encoder/embeddings/word_embeddings"
-        values[table][list(new_tokens)] = variables[table].numpy()[list(new_tokens)]
+        values[names.WORDS][list(new_tokens)] = variables[names.WORDS].numpy()[list(new_tokens)]
     for name, value in values.items():
         variables[name].assign(value)
     contents.report(values, variables.keys() - values.keys())

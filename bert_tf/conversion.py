@@ -32,7 +32,6 @@ from bert_tf.tasks import registry, takeover
 from bert_tf.text import tokenizer_files
 from bert_tf.text.tokenizer_rules import PAD, TokenizerRules
 
-_WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 # The attention directions that the original code of a format supports. Formats that are not listed support only "bidi".
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl", "ltr+rtl"), "hugging_face": ("bidi", "ltr")}
 # The formats whose weights and configuration are those of transformers.
@@ -267,7 +266,7 @@ def _check_vocabulary(contents: OpenCheckpoint, rules: TokenizerRules | None, ex
         return
     if len(rules.vocabulary) > rows:
         raise InputError(
-            f"{rules.vocab_file}: has {len(rules.vocabulary)} tokens, but {contents.describe(_WORDS)} of "
+            f"{rules.vocab_file}: has {len(rules.vocabulary)} tokens, but {contents.describe(names.WORDS)} of "
             f"{contents.source} has {rows} rows; give the vocabulary that the checkpoint was trained with"
         )
     kept = set(extended.vocabulary)
@@ -283,7 +282,7 @@ def _extend_vocabulary(
     tensors: dict, config: BertConfig, vocabulary: Sequence[str], extended: Sequence[str]
 ) -> tuple[dict, BertConfig]:
     sources = vocabulary_growth.find_row_sources(vocabulary, extended)
-    paths = [path for path in tensors if path == _BIAS or path.endswith("/word_embeddings")]
+    paths = [path for path in tensors if path == "masked_lm/bias" or path.endswith("/word_embeddings")]
     tensors = tensors | {path: vocabulary_growth.extend_rows(tensors[path], sources) for path in paths}
     old = set(vocabulary)
     new = sum(token not in old for token in extended)

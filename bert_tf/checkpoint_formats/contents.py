@@ -150,7 +150,7 @@ class OpenCheckpoint:
 
     def _shape_error(self, path: str, shape: tuple[int, ...], config: BertConfig) -> str:
         stored = self.tensors[path].shape
-        is_vocabulary = path in ("encoder/embeddings/word_embeddings", "masked_lm/bias")
+        is_vocabulary = path in (names.WORDS, "masked_lm/bias")
         can_grow = is_vocabulary and len(stored) == len(shape) and tuple(stored[1:]) == tuple(shape[1:])
         return (
             f"{self.source}: the tensor {self.describe(path)} has shape {list(stored)}, the model needs {list(shape)}; "

@@ -27,7 +27,7 @@ _SCOPE = "bert."
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 # Maps the tensors of the masked-LM output layer to our paths of the weights with which these tensors are tied.
 _TIED = {
-    "cls.predictions.decoder.weight": "encoder/embeddings/word_embeddings",
+    "cls.predictions.decoder.weight": names.WORDS,
     "cls.predictions.decoder.bias": "masked_lm/bias",
 }
 _FLOATS = ("F32", "F16", "BF16", "F64")

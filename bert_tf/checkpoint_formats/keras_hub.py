@@ -8,6 +8,7 @@ from absl import logging
 
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.hugging_face_tf import open_h5
+from bert_tf.checkpoint_formats.names import WORDS
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.text.tokenizer_files import KERAS_LIBRARIES
@@ -25,7 +26,7 @@ _CONFIG = {
 # Maps the layers of a backbone to ours, and the layers of a transformer layer to the parts of our layer.
 _LAYERS = {
     "dense": "encoder/pooler", "layer_normalization": "encoder/embeddings/layer_norm",
-    "reversible_embedding": "encoder/embeddings/word_embeddings",
+    "reversible_embedding": WORDS,
     "position_embedding": "encoder/embeddings/position_embeddings",
     "embedding": "encoder/embeddings/segment_embeddings",
 }  # fmt: skip
@@ -69,7 +70,7 @@ def read(path: str, **files) -> OpenCheckpoint:
         task = os.path.join(os.path.dirname(path), _TASK)
         backbone, head = stored, open_h5(task) if os.path.isfile(task) else {}
     tensors = _named(backbone, _LAYERS) | _named(head, _HEADS)
-    if "encoder/embeddings/word_embeddings" not in tensors:
+    if WORDS not in tensors:
         raise InputError(f"{path}: holds no BERT of KerasHub; give a preset of BertBackbone, or its weights")
     if "masked_lm/bias" in tensors:
         logging.warning(

@@ -99,6 +99,8 @@ ROWS: tuple[NameRow, ...] = (
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
 
+# Our paths of two weights that every encoder has.
+WORDS, FIRST_QUERY = "encoder/embeddings/word_embeddings", "encoder/blocks/0/attention/query/kernel"
 TASK_HEADS = ("head", "token_head", "span_head")
 # The BiLSTM under a task's head; see `modeling.bilstm`.
 BILSTM = "head/lstm/"
@@ -153,7 +155,7 @@ def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 def _shapes_of_one(config: BertConfig) -> dict[str, tuple[int, ...]]:
     hidden, wide = config.hidden_size, config.intermediate_size
     special = {
-        "encoder/embeddings/word_embeddings": (config.vocab_size, hidden),
+        WORDS: (config.vocab_size, hidden),
         "encoder/embeddings/position_embeddings": (config.max_position_embeddings, hidden),
         "encoder/embeddings/segment_embeddings": (config.type_vocab_size, hidden),
         f"{_BLOCK}/intermediate/kernel": (hidden, wide),

@@ -59,7 +59,7 @@ def read(prefix: str, config: BertConfig | None = None, config_file: str = "", v
             raise InputError(f"{folder}: holds two encoders; give a model with one BERT")
         if path:
             by_path[path] = tensor
-    if "encoder/blocks/0/attention/query/kernel" not in by_path:
+    if names.FIRST_QUERY not in by_path:
         some = ", ".join(sorted(by_name)[:3])
         raise InputError(f"{folder}: holds no BERT of TF Hub or transformers (the first variables are {some})")
     shown, heads = _config_of(by_path)
@@ -109,8 +109,8 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
 def _config_of(by_path: Mapping[str, StoredTensor]) -> tuple[BertConfig, int | None]:
     """Returns the configuration that the shapes show, and the number of heads if the shapes show it. Hugging Face's
     SavedModels do not show the number of heads; it is 1 for each 64 units, as in all published models."""
-    words = by_path["encoder/embeddings/word_embeddings"].shape
-    query = by_path["encoder/blocks/0/attention/query/kernel"].shape
+    words = by_path[names.WORDS].shape
+    query = by_path[names.FIRST_QUERY].shape
     heads = query[1] if len(query) == 3 else None
     layers = 1 + max(int(path.split("/")[2]) for path in by_path if path.startswith("encoder/blocks/"))
     config = BertConfig(

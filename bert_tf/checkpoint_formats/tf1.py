@@ -38,9 +38,7 @@ def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
     in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
     others = {spelled: name for spelled, name in in_our_spelling.items() if spelled not in paths}
     refuse_strangers(bundle.prefix, [name for spelled, name in others.items() if spelled.startswith(_SCOPE)])
-    tensors = {
-        path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()
-    }  # fmt: skip
+    tensors = {path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()}
     return OpenCheckpoint(
         source=bundle.prefix,
         format="tf1",

@@ -12,10 +12,10 @@ import numpy as np
 from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint, refuse_strangers, without_head_axis
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
+from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
-PREFIX_NAME = "bert_model.ckpt"
 # Attribute path of the next-sentence output layer in BertPretrainer, which uses the encoder's pooler. `names.ROWS`
 # has the path of this layer in BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
@@ -36,12 +36,12 @@ def read(bundle: TensorBundle, **files) -> OpenCheckpoint | None:
     if len(encoders) > 1:
         raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; give a checkpoint with one encoder")
     keys = _encoder_keys(bundle.prefix, graph, encoders[0]) | _head_keys(bundle, graph, encoders[0])
-    heads = bundle.shapes[keys["encoder/blocks/0/attention/query/kernel"]][-2]
+    heads = bundle.shapes[keys[names.FIRST_QUERY]][-2]
     config = files["config"]
     if config is not None and config.num_attention_heads != heads:
         raise InputError(
             f"{files['config_file']}: num_attention_heads={config.num_attention_heads}, but the tensor "
-            f"{keys['encoder/blocks/0/attention/query/kernel'].removesuffix(VALUE)} of {bundle.prefix} has {heads} "
+            f"{keys[names.FIRST_QUERY].removesuffix(VALUE)} of {bundle.prefix} has {heads} "
             "heads; replace this file with the checkpoint's own configuration"
         )
     return OpenCheckpoint(
@@ -84,9 +84,9 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
             if node is not None and (key := graph.key(node)):
                 keys[row.ours.format(layer)] = key
     refuse_strangers(source, [path for path, key in graph.variables_below(encoder) if key not in keys.values()])
-    if "encoder/blocks/0/attention/query/kernel" not in keys:
+    if names.FIRST_QUERY not in keys:
         raise InputError(
-            f"{source}: the tensor {name_of('encoder/blocks/0/attention/query/kernel')} is missing; "
+            f"{source}: the tensor {name_of(names.FIRST_QUERY)} is missing; "
             "the checkpoint is incomplete or has another architecture; copy it again, or give a BERT checkpoint"
         )
     return keys
