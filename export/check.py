@@ -18,8 +18,7 @@ def check(folder: str) -> None:
 
     from export import loading
 
-    lines = list(loading.describe(folder))
-    print("\n  ".join([folder, *lines]))
+    print("\n  ".join([folder, *loading.describe(folder)]))
     started = time.monotonic()
     model, count = loading.check(folder)
     print(f"  the model was loaded and answered {count} warm-up requests in {time.monotonic() - started:.1f} s")

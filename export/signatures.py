@@ -15,10 +15,8 @@ TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
 # computes all rows at the same time.
 _MOST_TOKENS = 1 << 16
 
-Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
-
-def signatures_of(served: ServedModel, longest: int) -> Signatures:
+def signatures_of(served: ServedModel, longest: int) -> dict[str, tf.types.experimental.ConcreteFunction]:
     """Returns the signatures of a served model by name.
     `longest`: the model's number of positions, which is the maximum number of tokens in a row."""
     # `serving_default` and `examples` use one function, so that the graph contains the model only once.
@@ -46,11 +44,10 @@ def signatures_of(served: ServedModel, longest: int) -> Signatures:
         parsed = tf.io.parse_example(serialized[EXAMPLES_INPUT], _features(strings))
         return served.example_outputs(answer(**parsed))
 
-    examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string)}
     return {
         DEFAULT_SIGNATURE: _concrete(answer_strings, strings),
         TOKENS: _concrete(answer_tokens, tokens),
-        EXAMPLES: _concrete(answer_examples, examples),
+        EXAMPLES: _concrete(answer_examples, {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string)}),
         **{name: _concrete(function, inputs) for name, (function, inputs) in served.more_signatures().items()},
     }
 

@@ -54,8 +54,7 @@ def _of_run(settings: ExportSettings) -> Trained:
         )
     kind = kinds.of_task(run.description)
     settings.check_kind(run.description.task_name, kind.flags)
-    described = kind.completed(settings, run.description, folder, run.step)
-    return dataclasses.replace(run, description=described)
+    return dataclasses.replace(run, description=kind.completed(settings, run.description, folder, run.step))
 
 
 def _of_checkpoint(settings: ExportSettings) -> Trained:

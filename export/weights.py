@@ -10,10 +10,7 @@ from bert_tf.encoder import PLAIN, Embeddings
 from bert_tf.modeling.dense import Linear
 from bert_tf.modeling.halves import HalvedOperations
 
-_MATRICES = {
-    Linear: ("kernel",),
-    Embeddings: ("word_embeddings", "position_embeddings", "segment_embeddings"),
-}
+_MATRICES = {Linear: ("kernel",), Embeddings: ("word_embeddings", "position_embeddings", "segment_embeddings")}
 
 
 def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:

@@ -60,9 +60,10 @@ class ServedModel(tf.Module, abc.ABC):
         removes nothing. Call this function before `weights.prepare`."""
         del model, description
 
-    @abc.abstractmethod
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the specs of the inputs of `answer`: string [None], or [None, None] for several texts per row."""
+        """Returns the specs of the inputs of `answer`: string [None], or [None, None] for several texts per row. By
+        default, the only input is `text`."""
+        return {"text": tf.TensorSpec([None], tf.string)}
 
     @abc.abstractmethod
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:

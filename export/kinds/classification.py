@@ -21,6 +21,8 @@ from export.settings import ExportSettings
 class _ServedClassification(ServedTask):
     """Inputs: `text_a` and, for pairs, `text_b`."""
 
+    method = CLASSIFY
+
     def inputs(self) -> dict[str, tf.TensorSpec]:
         names = ("text_a", "text_b") if self._description.parameters["has_pairs"] else ("text_a",)
         return {name: tf.TensorSpec([None], tf.string) for name in names}
@@ -54,16 +56,14 @@ class _ServedClassification(ServedTask):
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the answers for logits, float32 [B, C]."""
 
-    def _all_classes(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
+    def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the outputs of TF Serving's method classify. Each row has all classes, in the order of the labels."""
-        labels = tf.constant(self._description.labels, tf.string)
-        return {"classes": tf.broadcast_to(labels, tf.shape(probabilities)), "scores": probabilities}
+        labels, scores = tf.constant(self._description.labels, tf.string), answers["probabilities"]
+        return {"classes": tf.broadcast_to(labels, tf.shape(scores)), "scores": scores}
 
 
 class ServedClassifier(_ServedClassification):
     """Predicts one class per row; see `answers_of`."""
-
-    method = CLASSIFY
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the probabilities of all classes, and the most probable class.
@@ -71,13 +71,7 @@ class ServedClassifier(_ServedClassification):
         `probabilities`: float32 [B, C].
         `label`: string [B], the name of the most probable class."""
         labels = tf.constant(self._description.labels, tf.string)
-        return {
-            "probabilities": tf.nn.softmax(logits),
-            "label": tf.gather(labels, tf.argmax(logits, axis=-1)),
-        }
-
-    def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._all_classes(answers["probabilities"])
+        return {"probabilities": tf.nn.softmax(logits), "label": tf.gather(labels, tf.argmax(logits, axis=-1))}
 
 
 class ServedRegression(_ServedClassification):
@@ -97,8 +91,6 @@ class ServedRegression(_ServedClassification):
 class ServedMultiLabel(_ServedClassification):
     """Predicts any number of labels per row; see `answers_of`. `assets/labels.txt` lists the C labels in order."""
 
-    method = CLASSIFY
-
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
         """Adds the run's thresholds to the description."""
@@ -116,9 +108,6 @@ class ServedMultiLabel(_ServedClassification):
         names = tf.broadcast_to(tf.constant(self._description.labels, tf.string), tf.shape(predicted))
         labels = tf.ragged.boolean_mask(names, predicted).to_tensor("")
         return {"probabilities": probabilities, "predicted": predicted, "labels": labels}
-
-    def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._all_classes(answers["probabilities"])
 
 
 KINDS: dict[str, type[ServedTask]] = {

@@ -69,9 +69,6 @@ class ServedEmbeddings(ServedCheckpoint):
     def make_model(config: BertConfig, parameters: Mapping[str, Any]) -> keras.Model:
         return _Layers(config, parameters["layers"])
 
-    def inputs(self) -> dict[str, tf.TensorSpec]:
-        return {"text": tf.TensorSpec([None], tf.string)}
-
     def more_signatures(self) -> MoreSignatures:
         """Returns the signature for token vectors, and one for each prompt, such as `query` and `document`."""
         prompts = self._description.parameters["prompts"]
@@ -86,7 +83,8 @@ class ServedEmbeddings(ServedCheckpoint):
     def prompted(self, prompt: str, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of texts with a prompt before each text; see `answer`."""
         texts = tf.strings.join([prompt, text]) if prompt else text
-        return {"embedding": row_groups.compute(self._pooled, self.rows(self.tokenizer.encode(texts)))}
+        rows = self.rows(self.tokenizer.encode(texts))
+        return {"embedding": row_groups.compute(lambda part: self._pool(self._vectors(part), part["input_mask"]), rows)}
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of the tokens of texts, string [B], including [CLS] and [SEP].
@@ -128,9 +126,6 @@ class ServedEmbeddings(ServedCheckpoint):
         mask = inputs["input_mask"]  # [B, S]
         mask = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (vectors.shape.rank - 2)], 0))
         return tf.where(mask > 0, vectors, 0.0)
-
-    def _pooled(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return self._pool(self._vectors(inputs), inputs["input_mask"])
 
     def _pool(self, vectors: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         """Pools the token vectors of each row; returns float32 [B, H] or [B, L, H]."""

@@ -53,9 +53,6 @@ class ServedFillMask(ServedCheckpoint):
         del parameters
         return _MaskedLm(config)
 
-    def inputs(self) -> dict[str, tf.TensorSpec]:
-        return {"text": tf.TensorSpec([None], tf.string)}
-
     def samples(self) -> list[dict[str, Any]]:
         return [{"text": text} for text in _SAMPLES]
 

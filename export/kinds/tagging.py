@@ -30,9 +30,6 @@ class ServedTagging(ServedTask):
         answer = tf.function(self._answers, autograph=False)
         self._answer = lambda texts: answer(texts)
 
-    def inputs(self) -> dict[str, tf.TensorSpec]:
-        return {"text": tf.TensorSpec([None], tf.string)}
-
     def more_signatures(self) -> MoreSignatures:
         return {"words": (self.answer_words, {"words": tf.TensorSpec([None], tf.string)})}
 

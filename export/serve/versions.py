@@ -92,7 +92,7 @@ class Versions:
         self._tasks: set[asyncio.Task] = set()  # the active loads and unloads
 
     def all(self) -> list[Version]:
-        """Returns all known versions, newest first."""
+        """Returns all versions, newest first."""
         return [self._versions[number] for number in sorted(self._versions, reverse=True)]
 
     def get(self, number: int) -> Version | None:
@@ -170,7 +170,7 @@ class Versions:
         version.state = State.END
         logging.info("unloaded %s version %d", version.model, version.number)
         ended = [number for number, each in sorted(self._versions.items()) if each.state == State.END]
-        for number in ended[: -_KEPT_ENDED or None]:
+        for number in ended[:-_KEPT_ENDED]:
             del self._versions[number]
 
 
