@@ -57,8 +57,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
     """Returns the converted checkpoint, and whether it lacks the pooler."""
     storage.check_new_folder(settings.output, "output")
-    path = _checkpoint(settings)
-    contents = checkpoints.open_checkpoint(path, settings.bert_config_file)
+    contents = checkpoints.open_checkpoint(_checkpoint(settings), settings.bert_config_file)
     if settings.format != "tf_models":
         contents = with_trained_pooler(contents)
     config = contents.require_config()
@@ -144,8 +143,7 @@ def _checkpoint(settings: ConversionSettings) -> str:
     if not tf.io.gfile.isdir(path):
         return path
     path = sweep_results.best_folder(path, allow_unfinished=False)
-    is_run = run_record.exists(path)
-    newest = checkpoint_folder.newest_intact(path) if is_run else None
+    newest = checkpoint_folder.newest_intact(path) if run_record.exists(path) else None
     if not newest or not newest.prefix:
         return path
     return chosen_checkpoint.choose(path, newest, settings.use_checkpoint).prefix

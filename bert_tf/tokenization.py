@@ -243,8 +243,7 @@ class BertTokenizer(tf.Module):
         """
         if not isinstance(text, str):
             raise TypeError(f"text has type {type(text).__name__}, not str; for several texts, call encode")
-        ids = self.encode([text]).values.numpy()
-        return [self.vocabulary[i] for i in ids]
+        return self.to_tokens(self.encode([text]).values.numpy())
 
     def to_tokens(self, ids: np.ndarray) -> list[str]:
         """Returns the tokens that have these ids."""

@@ -87,8 +87,7 @@ def _make(
 
 def verify(settings: GeneratorSettings) -> None:
     """Checks every byte of a set against its manifest."""
-    outputs = output_paths(settings.output_file)
-    path = manifest.manifest_path(outputs[0])
+    path = manifest.manifest_path(output_paths(settings.output_file)[0])
     faults = list(reader.find_faults(path))
     for fault in faults[1:]:
         logging.error("%s", fault)

@@ -65,8 +65,7 @@ def sample_pairs(
             rows.append((starts[sentence], starts[end_of_a], starts[gathered], is_random, index))
             # If B is random, collect the true continuation again, so that no text is lost.
             sentence = end_of_a if is_random else gathered
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    start_a, end_of_a, end_of_b, is_random, index = columns
+    start_a, end_of_a, end_of_b, is_random, index = (np.array(column) for column in zip(*rows, strict=True))
     start_b = end_of_a.copy()
     random_rows = np.flatnonzero(is_random)
     start_b[random_rows], end_of_b[random_rows] = _random_segments(

@@ -112,8 +112,7 @@ def _summary(tokens: list[str], counted: WordCounts, existing: ExistingVocabular
         before = set(existing.tokens)
         summary["tokens_added"] = sum(token not in before for token in tokens)
         summary["before"] = dataclasses.asdict(measure(existing.tokens, counted.counts))
-    fit = measure(tokens, counted.counts)
-    return {**summary, ("after" if existing else "fit"): dataclasses.asdict(fit)}
+    return {**summary, ("after" if existing else "fit"): dataclasses.asdict(measure(tokens, counted.counts))}
 
 
 def _log_counts(counted: WordCounts, max_words: int) -> None:

@@ -86,8 +86,7 @@ def _stored_by_name(folder: str, bundle: TensorBundle) -> dict[str, StoredTensor
     for number in range(min(len(nodes), len(graph))):
         key = graph.key(number)
         if nodes[number].WhichOneof("kind") == "variable" and key and len(bundle.shapes[key]):
-            name = nodes[number].variable.name.removesuffix(":0")
-            by_name[name] = bundle.stored(key)
+            by_name[nodes[number].variable.name.removesuffix(":0")] = bundle.stored(key)
     return by_name
 
 

@@ -108,8 +108,7 @@ def copy(source: str, target: str) -> None:
 
 def is_stated(folder: str) -> bool:
     """Returns whether a checkpoint's folder says how sentence-transformers pools the checkpoint's vectors."""
-    names = (MODULES, POOLING)
-    return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names)
+    return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (MODULES, POOLING))
 
 
 def check_pooling(mode: str | None, config: BertConfig) -> None:

@@ -326,8 +326,7 @@ def _of_tf_hub(folder: str) -> _Stated | None:
 
 def _read_vocabulary(path: str, stated: _Stated) -> list[str]:
     """Reads a vocabulary, and adds the added tokens."""
-    is_json = os.path.basename(path) == JSON
-    tokens = _json_vocabulary(path) if is_json else dict(enumerate(read_tokens(path)))
+    tokens = _json_vocabulary(path) if os.path.basename(path) == JSON else dict(enumerate(read_tokens(path)))
     tokens = {id_: token.content for id_, token in stated.added.items()} | tokens
     for id_, token in stated.added.items():
         if tokens[id_] != token.content:
