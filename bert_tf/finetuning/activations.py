@@ -51,9 +51,9 @@ def with_activations(
     The result is the split with `activations`. The `lengths` of this split are the numbers of tokens that the head
     reads."""
     rows = max(1, _TOKENS_PER_BATCH // max_seq_length)
-    shares = strategy.num_replicas_in_sync
+    slices = strategy.num_replicas_in_sync
     plan = plan_evaluation(
-        split.lengths, batch_size=rows * shares, max_seq_length=max_seq_length, shares=shares, packed_for=model.config
+        split.lengths, batch_size=rows * slices, max_seq_length=max_seq_length, slices=slices, packed_for=model.config
     )
     counts = task.output_counts(split)
     path = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, split, tokenizer, max_seq_length)}.npy")
@@ -68,7 +68,7 @@ def with_activations(
     else:
         try:
             batches = functools.partial(
-                row_batches, split, task, tokenizer, plan, max_seq_length=max_seq_length, shares=shares
+                row_batches, split, task, tokenizer, plan, max_seq_length=max_seq_length, slices=slices
             )
             _write(stored, order, _results(stored, batches, model, strategy), name)
         except (OSError, tf.errors.OpError) as error:

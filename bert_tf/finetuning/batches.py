@@ -27,20 +27,20 @@ def row_batches(
     plan: RowPlan,
     *,
     max_seq_length: int,
-    shares: int = 1,
-    shares_per_replica: int = 1,
+    slices: int = 1,
+    slices_per_replica: int = 1,
     start: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """Returns a dataset of the batches of a plan.
+    """Returns a dataset of the batches of a plan; see `row_plan` for slices.
     `split`: a split with N rows.
-    `task`: task that makes the model's inputs, and that determines whether the batch size counts rows or examples; see
-      `Task.group_sizes`.
+    `task`: task that makes the model's inputs, and that determines what the batch size counts; see
+      `Task.rows_per_example`.
     `tokenizer`: provides the ids of special tokens.
     `max_seq_length`: sequence length, S.
-    `shares`: number of the plan's shares in a global batch. Each element of the dataset is one replica's part of a
-      global batch.
-    `shares_per_replica`: number of shares in one replica's part.
+    `slices`: number of the plan's slices in a global batch. Each element of the dataset is one per-replica
+      batch.
+    `slices_per_replica`: number of slices in a per-replica batch.
     `start`: number of batches to skip.
     `input_context`: the context that identifies this worker; None for a single replica.
     Returns dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split
@@ -52,17 +52,17 @@ def row_batches(
     batch also has the encoder's inputs for R packed rows, and these columns:
     - `slots`: int32 [B], index of each row among the R K pooled outputs of the encoder.
     - `starts`: int32 [B], index of each row's first token among the R W positions of the encoder's outputs."""
-    count, group_sizes = len(split), task.group_sizes(split)
-    num_units = count if group_sizes is None else len(group_sizes)
-    ids = tf.constant(plan.ids.reshape(-1, shares * plan.ids.shape[1]))
+    count, rows_per_example = len(split), task.rows_per_example(split)
+    num_examples = count if rows_per_example is None else len(rows_per_example)
+    ids = tf.constant(plan.ids.reshape(-1, slices * plan.ids.shape[1]))
     size = ids.shape[1]
     places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
     # These two functions have no Python control flow. AutoGraph's analysis of them would take longer than tracing.
     @tf.autograph.experimental.do_not_convert
     def batch_of(number):
-        used = (number + 1) * plan.units * shares
-        position = tf.cast(tf.stack([used // num_units, used % num_units, 0]), tf.int32)
+        used = (number + 1) * plan.examples * slices
+        position = tf.cast(tf.stack([used // num_examples, used % num_examples, 0]), tf.int32)
         batch = {"row_ids": tf.cast(ids[number], tf.int64)}
         batch["data_position"] = tf.repeat(position[tf.newaxis], size, axis=0)
         return batch if places is None else batch | {"places": places[number]}
@@ -84,23 +84,23 @@ def row_batches(
         own = dense | inputs | {"row_ids": row_ids, "row_weights": tf.cast(real, tf.float32)}
         if places is None:
             return own | {"data_position": position}
-        packed = _packed(inputs, batch["places"], real, plan.shape, shares_per_replica)
+        packed = _packed(inputs, batch["places"], real, plan.shape, slices_per_replica)
         return packed | {_ROW + name: column for name, column in own.items()} | {"data_position": position}
 
     batches = tf.data.Dataset.range(start, ids.shape[0]).map(batch_of)
-    parts = per_replica_batches(batches, size, input_context)
-    gathered = parts.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    per_replica = per_replica_batches(batches, size, input_context)
+    gathered = per_replica.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return without_autotune(gathered.prefetch(tf.data.AUTOTUNE))
 
 
 def _packed(
-    inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, shares_per_replica: int
+    inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, slices_per_replica: int
 ) -> dict[str, tf.Tensor]:
     """Moves rows into packed rows."""
     size, length = places.shape[0], inputs["input_ids"].shape[1]
-    rows, width, most = shape.rows * shares_per_replica, shape.width, shape.sequences
+    rows, width, most = shape.rows * slices_per_replica, shape.width, shape.sequences
     row, start, number = tf.unstack(places, axis=1)  # [B]
-    own_row = row + tf.range(size) // (size // shares_per_replica) * shape.rows
+    own_row = row + tf.range(size) // (size // slices_per_replica) * shape.rows
     column = tf.range(length)[tf.newaxis]  # [1, S]
     used = (inputs["input_mask"] > 0) & real[:, tf.newaxis]
 

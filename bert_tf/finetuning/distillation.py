@@ -127,16 +127,16 @@ def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.d
     """Returns what a function such as `Task.prediction` makes of the teacher's logits, [N, ...]."""
     with strategy.scope():
         model = teacher.load()
-    task, length, shares = teacher.task, teacher.max_seq_length, strategy.num_replicas_in_sync
+    task, length, slices = teacher.task, teacher.max_seq_length, strategy.num_replicas_in_sync
     plan = plan_evaluation(
         split.lengths,
-        batch_size=max(1, _TOKENS_PER_BATCH // length) * shares,
+        batch_size=max(1, _TOKENS_PER_BATCH // length) * slices,
         max_seq_length=length,
-        shares=shares,
+        slices=slices,
         packed_for=None if task.activations_dir else model.config,
-        group_sizes=task.group_sizes(split),
+        rows_per_example=task.rows_per_example(split),
     )
-    batches = functools.partial(row_batches, split, task, teacher.tokenizer, plan, max_seq_length=length, shares=shares)
+    batches = functools.partial(row_batches, split, task, teacher.tokenizer, plan, max_seq_length=length, slices=slices)
     objective, what = FineTuningObjective(model, task), "computing the teacher's outputs"
     found, _ = evaluate_rows(
         objective, of_logits, strategy, lambda context: batches(input_context=context), len(split), what=what

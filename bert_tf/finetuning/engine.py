@@ -286,8 +286,8 @@ def _make_trainer(
     run: PreparedRun, objective: FineTuningObjective, plan: RowPlan, start: Position, num_train_steps: int
 ) -> Trainer:
     settings, strategy = run.settings, run.strategy
-    shares = settings.gradient_accumulation_steps * run.train_parts
-    make_batches = run.batches("train", plan, shares, run.batches_before(start))
+    slices = settings.gradient_accumulation_steps * run.train_parts
+    make_batches = run.batches("train", plan, slices, run.batches_before(start))
     flops_per_row = run.flops_per_row(plan)
     rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
     num_warmup_steps = run.num_warmup_steps(num_train_steps)

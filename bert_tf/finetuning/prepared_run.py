@@ -34,10 +34,9 @@ _FEW_STEPS = 100
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """Everything that a run needs, already checked. A training batch has `train_batch_size` units: rows, or examples
-    whose rows must stay together (`num_train_units`). It is divided into micro-batches, one after another; each
-    micro-batch among the replicas; and the rows of a replica into parts, computed at the same time. A plan (`row_plan`)
-    gives all of these the same number of rows."""
+    """Everything that a run needs, already checked. A training batch has `train_batch_size` examples; see `row_plan`.
+    It is divided into micro-batches, one after another; each micro-batch among the replicas; and the rows of a replica
+    into parts, computed at the same time. A plan gives all of these the same number of rows."""
 
     settings: FineTuningSettings  # complete settings; see `resolution.resolve`
     task: Task
@@ -117,19 +116,18 @@ class PreparedRun:
         description.write(folder, self.described())
         self.task.write_files(folder, self.config, settings.max_seq_length)
 
-    def num_train_units(self) -> int:
-        """Returns the number of units of an epoch. A unit is an example if the rows of an example must stay together
-        (see `Task.group_sizes`), else a row."""
-        group_sizes = self.task.group_sizes(self.splits["train"])
-        return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
+    def num_train_examples(self) -> int:
+        """Returns the number of examples of an epoch, as `row_plan` counts examples."""
+        rows_per_example = self.task.rows_per_example(self.splits["train"])
+        return len(self.splits["train"]) if rows_per_example is None else len(rows_per_example)
 
     def num_train_steps(self) -> int:
-        settings, units = self.settings, self.num_train_units()
+        settings, count = self.settings, self.num_train_examples()
         # A product of floats could be just below a whole number.
-        steps = int(units * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
+        steps = int(count * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
         if steps < 1:
             raise InputError(
-                f"--num_train_epochs={settings.num_train_epochs}: {units} examples are not enough for one step of "
+                f"--num_train_epochs={settings.num_train_epochs}: {count} examples are not enough for one step of "
                 f"--train_batch_size={settings.train_batch_size}; give more epochs or a smaller batch size"
             )
         return steps
@@ -145,10 +143,10 @@ class PreparedRun:
             self.splits["train"].lengths,
             batch_size=settings.train_batch_size,
             num_batches=num_train_steps,
-            shares=self.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps * self.train_parts,
+            slices=self.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps * self.train_parts,
             seed=settings.random_seed,
             packed_for=self.packed_for,
-            group_sizes=self.task.group_sizes(self.splits["train"]),
+            rows_per_example=self.task.rows_per_example(self.splits["train"]),
         )
 
     def evaluation_plan(self, split: str, batch_size: int) -> RowPlan:
@@ -157,9 +155,9 @@ class PreparedRun:
             self.splits[split].lengths,
             batch_size=batch_size,
             max_seq_length=self.settings.max_seq_length,
-            shares=self.strategy.num_replicas_in_sync * self.parts(batch_size),
+            slices=self.strategy.num_replicas_in_sync * self.parts(batch_size),
             packed_for=self.packed_for,
-            group_sizes=self.task.group_sizes(self.splits[split]),
+            rows_per_example=self.task.rows_per_example(self.splits[split]),
         )
 
     def flops_per_row(self, plan: RowPlan) -> float:
@@ -177,10 +175,9 @@ class PreparedRun:
         return of_encoder + rows * flops.bilstm_flops(config, int(self.splits["train"].lengths.max()))
 
     def batches_before(self, position: Position) -> int:
-        units = position.epoch * self.num_train_units() + position.examples
-        return units // self.settings.train_batch_size
+        return (position.epoch * self.num_train_examples() + position.examples) // self.settings.train_batch_size
 
-    def batches(self, split: str, plan: RowPlan, shares_per_replica: int = 1, start: int = 0):
+    def batches(self, split: str, plan: RowPlan, slices_per_replica: int = 1, start: int = 0):
         """Returns a function that maps an input context to the dataset of a split's batches."""
 
         def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
@@ -190,8 +187,8 @@ class PreparedRun:
                 self.tokenizer,
                 plan,
                 max_seq_length=self.settings.max_seq_length,
-                shares=self.strategy.num_replicas_in_sync * shares_per_replica,
-                shares_per_replica=shares_per_replica,
+                slices=self.strategy.num_replicas_in_sync * slices_per_replica,
+                slices_per_replica=slices_per_replica,
                 start=start,
                 input_context=input_context,
             )

@@ -137,7 +137,7 @@ class Task(abc.ABC):
         the index of each row's example. Without this column, each example has one row. Test data also has the columns
         of labels; the values of unknown labels are arbitrary."""
 
-    def group_sizes(self, split: Split) -> np.ndarray | None:
+    def rows_per_example(self, split: Split) -> np.ndarray | None:
         """Returns the number of rows of each example, int [G], if the rows of an example must stay together. All rows
         of an example are then in the same batch on the same replica, and `--train_batch_size` counts examples. In the
         argument `batch` of `losses`, the rows of an example are consecutive and in order. None, the default, means that

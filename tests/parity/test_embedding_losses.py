@@ -111,7 +111,7 @@ def test_step_gradients_of_published_model_are_equal(minilm, loss):
     task = EmbeddingTask(loss=CO_SENT if loss == "cosent" else "infonce", files=VectorFiles(normalize=True))
     objective = small_model.objective_of(task, config)
     checkpoints.initialize(objective.model, str(minilm))
-    batch = small_model.batch_of(task, examples, BertTokenizer(str(minilm / "vocab.txt")), shares=2)
+    batch = small_model.batch_of(task, examples, BertTokenizer(str(minilm / "vocab.txt")), slices=2)
     found, numerators = small_model.gradients(objective, batch, micro_batches=2)
     assert numerators["loss"] / len(texts) == pytest.approx(float(value), rel=1e-4)
     for path in ("encoder/embeddings/word_embeddings", "encoder/blocks/0/attention/query/kernel",

@@ -76,7 +76,7 @@ class ChoiceTask(Task):
             "example_ids": example_ids,
         }
 
-    def group_sizes(self, split: Split) -> np.ndarray:
+    def rows_per_example(self, split: Split) -> np.ndarray:
         """Returns the number of choices of each example, int [G]."""
         return np.bincount(split.example_ids)
 
@@ -174,7 +174,7 @@ class ChoiceTask(Task):
         return whole - flops.unread_position_flops(config, length, examples)
 
     def _by_example(self, split: Split, predictions: np.ndarray) -> list[np.ndarray]:
-        return np.split(predictions[:, 0].astype(np.float64), np.cumsum(self.group_sizes(split))[:-1])
+        return np.split(predictions[:, 0].astype(np.float64), np.cumsum(self.rows_per_example(split))[:-1])
 
     def _answers(self, split: Split, predictions: np.ndarray) -> list[dict]:
         """Returns, for each example, the index of the best choice and the probabilities of all choices."""

@@ -132,7 +132,7 @@ class ClassificationTask(Task):
         weights = batch["row_weights"]
         return weights * batch["row_shares"] if self.reading.has_several_rows else weights
 
-    def group_sizes(self, split: Split) -> np.ndarray | None:
+    def rows_per_example(self, split: Split) -> np.ndarray | None:
         """Returns 2 for each example if its rows are the two orders of a pair, int [G], else None; see `Task`."""
         return np.bincount(split.example_ids) if self.reading.has_both_orders else None
 

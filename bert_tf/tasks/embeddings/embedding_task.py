@@ -154,7 +154,7 @@ class EmbeddingTask(Task):
         texts = (text for group in groups for text in group)
         return [self.files.prefix(asks) + text for asks, text in zip(is_query, texts, strict=True)], example_ids
 
-    def group_sizes(self, split: Split) -> np.ndarray:
+    def rows_per_example(self, split: Split) -> np.ndarray:
         """Returns the number of texts of each example, int [G]."""
         return np.bincount(split.example_ids)
 

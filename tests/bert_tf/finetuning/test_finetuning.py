@@ -72,16 +72,16 @@ def test_training_batches_shuffle_and_resume(tokenizer):
 def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
     task = make_task(2)
     encoded = encoded_pairs(tokenizer, task, 8, np.random.default_rng(1))
-    plan = plan_training(encoded.lengths, batch_size=4, num_batches=1, shares=2, packed_for=packed_for)
-    options = {"max_seq_length": 16, "shares": 2}
-    whole = next(iter(row_batches(encoded, task, tokenizer, plan, **options, shares_per_replica=2)))
-    shares = [
+    plan = plan_training(encoded.lengths, batch_size=4, num_batches=1, slices=2, packed_for=packed_for)
+    options = {"max_seq_length": 16, "slices": 2}
+    whole = next(iter(row_batches(encoded, task, tokenizer, plan, **options, slices_per_replica=2)))
+    slices = [
         next(iter(row_batches(encoded, task, tokenizer, plan, **options, input_context=context)))
         for context in (tf.distribute.InputContext(2, worker, 2) for worker in range(2))
     ]
     for name, column in whole.items():
-        assert shares[0][name].shape[0] == column.shape[0] / 2
-        np.testing.assert_array_equal(tf.concat([share[name] for share in shares], axis=0), column)
+        assert slices[0][name].shape[0] == column.shape[0] / 2
+        np.testing.assert_array_equal(tf.concat([share[name] for share in slices], axis=0), column)
 
 
 @pytest.mark.slow
@@ -91,11 +91,11 @@ def test_evaluation_does_not_depend_on_batches(tokenizer):
     objective = make_objective(CONFIG, 2)
 
     def evaluate(batch_size, packed_for, parts=1):
-        options = {"max_seq_length": 16, "shares": parts}
+        options = {"max_seq_length": 16, "slices": parts}
         plan = plan_evaluation(encoded.lengths, batch_size=batch_size, packed_for=packed_for, **options)
 
         def make_batches(context):
-            options["shares_per_replica"] = parts
+            options["slices_per_replica"] = parts
             return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
 
         found, losses = evaluate_rows(

@@ -69,13 +69,13 @@ def examples(task, tokenizer, count=24):
 def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1):
     """Returns loss, metrics, gradients by path, and logits by row of one step."""
     plan = plan_training(
-        split.lengths, batch_size=24, num_batches=1, shares=micro_batches * parts,
+        split.lengths, batch_size=24, num_batches=1, slices=micro_batches * parts,
         packed_for=CONFIG if packed else None,
-        group_sizes=task.group_sizes(split),
+        rows_per_example=task.rows_per_example(split),
     )  # fmt: skip
     data = row_batches(
-        split, task, tokenizer, plan, max_seq_length=32, shares=micro_batches * parts,
-        shares_per_replica=micro_batches * parts,
+        split, task, tokenizer, plan, max_seq_length=32, slices=micro_batches * parts,
+        slices_per_replica=micro_batches * parts,
     )  # fmt: skip
     batch = dict(next(iter(data)))
     del batch["data_position"]

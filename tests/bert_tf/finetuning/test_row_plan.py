@@ -74,33 +74,33 @@ def check_places(plan, lengths):
             assert len(starts) <= plan.shape.sequences
 
 
-@pytest.mark.parametrize("shares", [1, 2, 4])
+@pytest.mark.parametrize("slices", [1, 2, 4])
 @pytest.mark.core
-def test_packed_batches_have_the_same_rows(shares):
+def test_packed_batches_have_the_same_rows(slices):
     lengths = random_lengths(500)
-    options = {"batch_size": 16, "num_batches": 90, "shares": shares, "seed": 7}
+    options = {"batch_size": 16, "num_batches": 90, "slices": slices, "seed": 7}
     plan, apart = (plan_training(lengths, **options, packed_for=config) for config in (CONFIG, None))
-    # the shares of a batch may exchange rows, so that all have about the same number of tokens
+    # the slices of a batch may exchange rows, so that all have about the same number of tokens
     np.testing.assert_array_equal(*(np.sort(each.ids.reshape(90, 16), axis=1) for each in (plan, apart)))
-    assert plan.ids.shape == (90 * shares, 16 // shares) and apart.places is None
+    assert plan.ids.shape == (90 * slices, 16 // slices) and apart.places is None
     check_places(plan, lengths)
     filled = lengths[plan.ids].sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width)
-    assert filled > {1: 0.85, 2: 0.7, 4: 0.4}[shares], filled
+    assert filled > {1: 0.85, 2: 0.7, 4: 0.4}[slices], filled
 
 
 @pytest.mark.parametrize(
-    ("count", "batch_size", "shares"), [(500, 8, 1), (500, 8, 4), (3, 8, 2), (1, 1, 1), (77, 64, 2)]
+    ("count", "batch_size", "slices"), [(500, 8, 1), (500, 8, 4), (3, 8, 2), (1, 1, 1), (77, 64, 2)]
 )
 @pytest.mark.parametrize("packed_for", [None, CONFIG])
-def test_evaluation_has_every_row_once(count, batch_size, shares, packed_for):
+def test_evaluation_has_every_row_once(count, batch_size, slices, packed_for):
     lengths = random_lengths(count)
-    plan = plan_evaluation(lengths, batch_size=batch_size, max_seq_length=128, shares=shares, packed_for=packed_for)
+    plan = plan_evaluation(lengths, batch_size=batch_size, max_seq_length=128, slices=slices, packed_for=packed_for)
     ids = plan.ids.ravel()
     np.testing.assert_array_equal(np.sort(ids[ids < count]), np.arange(count))
-    assert len(plan.ids) % shares == 0 and ids.max() <= count
+    assert len(plan.ids) % slices == 0 and ids.max() <= count
     if packed_for:
         check_places(plan, lengths)
-        assert plan.shape.rows * plan.shape.width <= batch_size // shares * 128, "no more memory than unpacked"
+        assert plan.shape.rows * plan.shape.width <= batch_size // slices * 128, "no more memory than unpacked"
     if packed_for and count == 500:
         assert lengths.sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width) > 0.9
 
@@ -121,39 +121,39 @@ def test_packed_row_width_is_limited_by_positions():
     assert dataclasses.astuple(plan.shape) == (8, 100, 1), "where nothing can share a row, nothing changes"
 
 
-def check_groups(plan, group_sizes):
+def check_groups(plan, rows_per_example):
     """Checks that each share has whole examples with their rows in order; returns the examples of each share."""
-    ends = np.cumsum(group_sizes)
-    owner = np.append(np.repeat(np.arange(len(group_sizes)), group_sizes), -1)
-    shares = []
+    ends = np.cumsum(rows_per_example)
+    owner = np.append(np.repeat(np.arange(len(rows_per_example)), rows_per_example), -1)
+    slices = []
     for ids in plan.ids:
         real = ids[ids < ends[-1]]
         assert (ids[len(real) :] == ends[-1]).all(), "what fills a share is at its end"
         examples = owner[real][np.diff(owner[real], prepend=-1) != 0]
-        expected = [row for e in examples for row in range(ends[e] - group_sizes[e], ends[e])]
+        expected = [row for e in examples for row in range(ends[e] - rows_per_example[e], ends[e])]
         assert real.tolist() == expected
-        shares.append(examples.tolist())
-    return shares
+        slices.append(examples.tolist())
+    return slices
 
 
 @pytest.mark.parametrize("packed_for", [None, CONFIG])
-@pytest.mark.parametrize("shares", [1, 4])
-def test_rows_of_an_example_stay_together(shares, packed_for):
-    group_sizes = np.random.default_rng(0).integers(2, 6, 150)
-    lengths = random_lengths(int(group_sizes.sum()))
-    options = {"shares": shares, "packed_for": packed_for, "group_sizes": group_sizes}
+@pytest.mark.parametrize("slices", [1, 4])
+def test_rows_of_an_example_stay_together(slices, packed_for):
+    rows_per_example = np.random.default_rng(0).integers(2, 6, 150)
+    lengths = random_lengths(int(rows_per_example.sum()))
+    options = {"slices": slices, "packed_for": packed_for, "rows_per_example": rows_per_example}
     plan = plan_training(lengths, batch_size=16, num_batches=28, seed=1, **options)
-    found = check_groups(plan, group_sizes)
-    assert {len(examples) for examples in found} == {16 // shares} == {plan.units}
+    found = check_groups(plan, rows_per_example)
+    assert {len(examples) for examples in found} == {16 // slices} == {plan.examples}
     stream = np.concatenate(found)
     for epochs in (1, 2):  # a batch across two epochs has its examples in any order
         begun, done = (np.bincount(stream[: 16 * batches], minlength=150) for batches in (9 * epochs, 10 * epochs))
         assert begun.max() <= epochs <= done.min(), "each epoch has every example once"
     evaluation = plan_evaluation(lengths, batch_size=8, max_seq_length=128, **options)
-    assert sorted(sum(check_groups(evaluation, group_sizes), [])) == list(range(150))
-    assert len(evaluation.ids) % shares == 0
+    assert sorted(sum(check_groups(evaluation, rows_per_example), [])) == list(range(150))
+    assert len(evaluation.ids) % slices == 0
     if packed_for:
         check_places(plan, lengths)
         check_places(evaluation, lengths)
-        assert evaluation.shape.rows * evaluation.shape.width <= 8 // shares * 5 * 128, "no more memory than unpacked"
+        assert evaluation.shape.rows * evaluation.shape.width <= 8 // slices * 5 * 128, "no more memory than unpacked"
         assert lengths.sum() / (len(evaluation.ids) * evaluation.shape.rows * evaluation.shape.width) > 0.6

@@ -42,16 +42,16 @@ def objective_of(task: EmbeddingTask, config: BertConfig = CONFIG) -> FineTuning
 
 
 def batch_of(
-    task: EmbeddingTask, found: list[Texts], tokenizer: str | BertTokenizer, packed: bool = False, shares: int = 1
+    task: EmbeddingTask, found: list[Texts], tokenizer: str | BertTokenizer, packed: bool = False, slices: int = 1
 ):
     """Returns one batch with all examples; the rows of each share are consecutive."""
     tokenizer = BertTokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
     split = encoded_split(task, found, tokenizer, LENGTH)
     plan = plan_training(
-        split.lengths, batch_size=len(found), num_batches=1, shares=shares, packed_for=CONFIG if packed else None,
-        group_sizes=task.group_sizes(split),
+        split.lengths, batch_size=len(found), num_batches=1, slices=slices, packed_for=CONFIG if packed else None,
+        rows_per_example=task.rows_per_example(split),
     )  # fmt: skip
-    options = {"max_seq_length": LENGTH, "shares": shares, "shares_per_replica": shares}
+    options = {"max_seq_length": LENGTH, "slices": slices, "slices_per_replica": slices}
     (batch,) = row_batches(split, task, tokenizer, plan, **options)
     return {name: column for name, column in batch.items() if name != "data_position"}
 

@@ -44,7 +44,7 @@ def test_micro_batches_and_parts_change_nothing(vocab_file, name, packed):
     objective = small_model.objective_of(task, small_model.without_dropout())
     examples = small_model.examples(8, scored=name == "cosent")
     whole, numerators = gradients(objective, small_model.batch_of(task, examples, vocab_file))
-    batch = small_model.batch_of(task, examples, vocab_file, packed, shares=4)
+    batch = small_model.batch_of(task, examples, vocab_file, packed, slices=4)
     for micro_batches, parts in ((4, 1), (2, 2), (1, 4)):
         found, values = gradients(objective, batch, micro_batches, parts)
         assert_same(found, whole)
@@ -56,7 +56,7 @@ def test_recomputation_uses_the_same_dropout_masks(vocab_file):
     """The gradient along a direction is the derivative of the loss in that direction, with the same masks."""
     task = small_model.tasks()["infonce"]
     objective = small_model.objective_of(task)
-    batch = small_model.batch_of(task, small_model.examples(4), vocab_file, shares=2)
+    batch = small_model.batch_of(task, small_model.examples(4), vocab_file, slices=2)
     found, _ = gradients(objective, batch, micro_batches=2)
     path = "encoder/blocks/1/output_dense/kernel"
     variable = variables_by_path(objective.model)[path]
