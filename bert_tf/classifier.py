@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import conversion, report, teachers
+from bert_tf import conversion, report
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
@@ -134,7 +134,7 @@ class TextClassifier(FinishedRun):
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.data.read("train")), settings))
         check_dev(command, task, "dev_texts", has_dev)
         with policy():
-            scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
+            scores = run_finetuning(parsed, lambda _: task, report.write, conversion.open_teacher)
         report.conclude(parsed.output_dir, scores, "predict(texts), export(folder)")
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 

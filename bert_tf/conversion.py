@@ -26,9 +26,12 @@ from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.distillation import Teacher
+from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
-from bert_tf.settings import ConversionSettings
-from bert_tf.tasks import registry, takeover
+from bert_tf.settings import ConversionSettings, FineTuningSettings
+from bert_tf.tasks import registry, takeover, trained
+from bert_tf.tasks.trained import Trained
 from bert_tf.text import tokenizer_files
 from bert_tf.text.tokenizer_rules import PAD, TokenizerRules
 
@@ -135,6 +138,25 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
                 f"{path}: no file states whether the classifier reads pairs of texts; give --has_pairs or --nohas_pairs"
             )
         yield run
+
+
+def open_teacher(settings: FineTuningSettings, task: Task) -> Teacher:
+    """Opens the model of `--teacher`, and checks that a model of the task can learn its outputs.
+
+    Raises:
+      InputError: there is no finished model, it has no head, or it has another kind of task or other labels.
+    """
+
+    def load() -> Trained:
+        with run_of(settings.teacher, getattr(task, "has_pairs", None)) as folder:
+            return trained.load(sweep_results.best_folder(folder, allow_unfinished=False), "best")
+
+    run = load()
+    of_teacher = run.kind.task_of(run.description, run.folder)
+    task.check_teacher(of_teacher, settings.teacher)
+    weights = checkpoints.digest_of_weights(checkpoints.variables_by_path(run.model))
+    length, size = run.description.max_seq_length, run.model.num_weights
+    return Teacher(settings.teacher, of_teacher, run.tokenizer, length, weights, size, lambda: load().model)
 
 
 def _checkpoint(settings: ConversionSettings) -> str:

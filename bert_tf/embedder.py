@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import report, teachers
+from bert_tf import conversion, report
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
@@ -110,7 +110,7 @@ class TextEmbedder(FinishedRun):
         task = embedding_task(command, texts)
         check_dev(command, task, "".join(given), texts.source.has_dev)
         with policy():
-            scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
+            scores = run_finetuning(parsed, lambda _: task, report.write, conversion.open_teacher)
         report.conclude(parsed.output_dir, scores, "encode(texts), export(folder)")
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 

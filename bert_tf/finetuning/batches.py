@@ -44,7 +44,7 @@ def row_batches(
     `start`: number of batches to skip.
     `input_context`: the context that identifies this worker; None for a single replica.
     Returns dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split
-    has stored activations or a teacher's outputs, the dict has `activations` or `teacher`. Each dict also has:
+    has stored activations or a teacher's outputs, the dict has `activations` or `teacher_outputs`. Each dict also has:
     - `row_weights`: float32 [B], 0 for padding rows, which only fill the batch, and 1 for all other rows.
     - `row_ids`: int64 [B], indices of the rows; N for padding rows.
     - `data_position`: int32 [B, 3], the `Position` after the batch.
@@ -76,8 +76,8 @@ def row_batches(
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
         if split.activations is not None:
             inputs["activations"] = split.activations.of_rows(rows)
-        if split.teacher is not None:
-            inputs["teacher"] = split.teacher.of_rows(rows)
+        if split.teacher_outputs is not None:
+            inputs["teacher_outputs"] = split.teacher_outputs.of_rows(rows)
         # Operations on ragged columns lose the static number of rows. Micro-batches and TPUs need this number.
         inputs = {name: tf.ensure_shape(value, [rows.shape[0], *value.shape[1:]]) for name, value in inputs.items()}
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}

@@ -69,7 +69,7 @@ def encoded(
     )
 
 
-def with_teacher(
+def with_teacher_outputs(
     split: Split, count: int, task: Task, teacher: Teacher, folder: str, strategy: tf.distribute.Strategy
 ) -> Split:
     """Returns a split with the teacher's outputs for its rows; reuses outputs that are already on disk.
@@ -104,7 +104,7 @@ def with_teacher(
         tf.io.gfile.makedirs(folder)
         with storage.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             np.save(file, values.astype(np.float32))
-    return dataclasses.replace(split, teacher=StoredRows.open(path, counts, np.float32))
+    return dataclasses.replace(split, teacher_outputs=StoredRows.open(path, counts, np.float32))
 
 
 def record_scores(

@@ -55,14 +55,14 @@ def run_finetuning(
     settings: FineTuningSettings,
     make_task: Callable[[Command], Task],
     write_report: Callable[[str], None] | None = None,
-    load_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
+    open_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
     describe: Callable[[FineTuningSettings], TaskDescription | None] | None = None,
 ) -> dict[str, float]:
     """Trains a model, evaluates it, and predicts with it, as the settings request.
     `make_task`: see `resolution.resolve`.
     `write_report`: function that is called with the run's folder at the end of a command that trains, evaluates, or
       predicts a labeled test split, also if the command fails.
-    `load_teacher`: function that loads the model of `--teacher`, and checks that it fits the task.
+    `open_teacher`: function that opens the model of `--teacher`, and checks that it fits the task.
     `describe`: see `resolution.resolve`.
     Returns the metrics and the loss of the evaluation; {} without `do_eval`.
     Raises NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite."""
@@ -71,7 +71,7 @@ def run_finetuning(
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
         settings, task = resolution.resolve(settings, make_task, describe)
-        run = prepared_run.prepare(settings, task, strategy, parts, load_teacher)
+        run = prepared_run.prepare(settings, task, strategy, parts, open_teacher)
         try:
             if settings.sweep:
                 return _sweep(run, lock)
@@ -200,7 +200,7 @@ def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     if lock:
         lock.make_folder()
     if not all(trial.is_trained for trial in results.trials):
-        run = run.with_teacher()
+        run = run.with_teacher_outputs()
 
     def run_trial(settings: FineTuningSettings) -> dict[str, float]:
         with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
@@ -247,7 +247,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             lock.make_folder()
         if found.prefix:  # the activations depend on the run's encoder; `loop.train` restores the rest
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
-    run = run.with_activations(objective.model).with_teacher()
+    run = run.with_activations(objective.model).with_teacher_outputs()
     plan = run.training_plan(num_train_steps)
     if strategies.is_chief(strategy):
         lock.make_folder()

@@ -21,9 +21,6 @@ from bert_tf.modeling.bilstm import BiLstmHead
 from bert_tf.modeling.heads import MaskedLanguageModelHead
 from bert_tf.training.metrics import Metric
 
-# The value of a head's attribute `reads` if the head reads the activations of several layers instead of an
-# output of the encoder; see `Task.head`.
-READS_ACTIVATIONS = "activations"
 _LM_LOSS = Metric("lm_loss", "lm loss", "language_model", title="loss of the language model, nats")
 _TEACHER_LOSS = Metric("teacher_loss", "teacher loss", "teacher", title="loss of the teacher's outputs")
 
@@ -70,7 +67,7 @@ class FineTunedBert(keras.Model):
         activations, the dict also has the encoder's outputs. For packed inputs, the encoder's outputs are packed too.
         """
         head = self.task_head
-        if head.reads == READS_ACTIVATIONS:
+        if head.reads == "activations":  # of several layers, instead of an output; see `Task.head`
             read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
             mask = row_columns(inputs)["read_mask"]
             return {"logits": head(read, read_mask=mask, training=training, seed=seed)}
@@ -186,13 +183,13 @@ class FineTuningObjective:
         return {"loss": terms, "metrics": sums}
 
     def _distills(self, rows: Mapping[str, tf.Tensor]) -> bool:
-        return bool(self._distill_weight) and "teacher" in rows
+        return bool(self._distill_weight) and "teacher_outputs" in rows
 
     def outputs(self, batch: Mapping[str, tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
         return self.model(batch, training=True, seed=seed)["logits"]
 
     def columns(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {name: v for name, v in row_columns(batch).items() if v.shape.rank == 1 or name == "teacher"}
+        return {name: v for name, v in row_columns(batch).items() if v.shape.rank == 1 or name == "teacher_outputs"}
 
     def numerators_of(
         self, outputs: tf.Tensor, columns: Mapping[str, tf.Tensor], is_own: tf.Tensor
@@ -225,7 +222,7 @@ class FineTuningObjective:
         values = self._task.losses(logits, labeled)
         sums = {name: tf.reduce_sum(value * weights) for name, value in values.items()}
         if self._distills(batch):
-            losses = self._task.distillation_losses(logits, batch["teacher"], batch, self._temperature)
+            losses = self._task.distillation_losses(logits, batch["teacher_outputs"], batch, self._temperature)
             sums[_TEACHER_LOSS.name] = tf.reduce_sum(losses * self._task.distillation_weights(batch) * factors)
         return sums
 

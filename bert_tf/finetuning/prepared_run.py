@@ -89,8 +89,8 @@ class PreparedRun:
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")) -> "PreparedRun":
-        """Returns a run that has only the splits with these names; each split has the frozen encoder's activations. If
-        the task has no `activations_dir`, returns `self`."""
+        """Returns a run whose splits with these names have the frozen encoder's activations. If the task has no
+        `activations_dir`, returns `self`."""
         if not self.task.activations_dir:
             return self
         shared = self.task, model, self.tokenizer, self.settings.max_seq_length, self.strategy
@@ -99,14 +99,15 @@ class PreparedRun:
             for name, split in self.splits.items()
             if name in names
         }
-        return dataclasses.replace(self, splits=splits)
+        return dataclasses.replace(self, splits=self.splits | splits)
 
-    def with_teacher(self) -> "PreparedRun":
+    def with_teacher_outputs(self) -> "PreparedRun":
         """Returns a run whose training rows have the teacher's outputs; without a teacher, returns `self`."""
-        if not self.teacher or self.splits["train"].teacher:
+        if not self.teacher or self.splits["train"].teacher_outputs:
             return self
-        labeled, folder = len(self.task.data.read("train")), os.path.join(self.settings.output_dir, distillation.FOLDER)
-        train = distillation.with_teacher(self.splits["train"], labeled, self.task, self.teacher, folder, self.strategy)
+        train, labeled = self.splits["train"], len(self.task.data.read("train"))
+        folder = os.path.join(self.settings.output_dir, distillation.FOLDER)
+        train = distillation.with_teacher_outputs(train, labeled, self.task, self.teacher, folder, self.strategy)
         return dataclasses.replace(self, splits=self.splits | {"train": train})
 
     def write_files(self) -> None:
@@ -240,7 +241,7 @@ def prepare(
     task: Task,
     strategy: tf.distribute.Strategy,
     wanted_parts: int = 1,
-    load_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
+    open_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
 ) -> PreparedRun:
     """Reads and checks everything that a run needs, and encodes its data."""
     config = checkpoints.read_config(settings.bert_config_file)
@@ -258,7 +259,7 @@ def prepare(
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
         _check_start(starts_from, settings, task, config)
-    teacher = load_teacher(settings, task) if settings.distills else None
+    teacher = open_teacher(settings, task) if settings.distills else None
     more = {"train": task.data.read(UNLABELED)} if teacher and settings.unlabeled_data_path else {}
     splits = {
         name: distillation.encoded(task, read, more.get(name, ()), tokenizer, settings.max_seq_length)

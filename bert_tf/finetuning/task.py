@@ -21,7 +21,8 @@ from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, teacher_loss
+from bert_tf.training import flops
+from bert_tf.training.divergence import divergence
 from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
@@ -52,8 +53,8 @@ class Split:
     # stored activations of a frozen encoder for the rows, see `activations`; None if training and evaluation run the
     # encoder
     activations: StoredRows | None = None
-    # stored outputs of a teacher for the rows, see `distillation.with_teacher`; None without a teacher
-    teacher: StoredRows | None = None
+    # stored outputs of a teacher for the rows, see `distillation`; None without a teacher
+    teacher_outputs: StoredRows | None = None
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -218,7 +219,7 @@ class Task(abc.ABC):
     ) -> tf.Tensor:
         """Computes the loss of the teacher's outputs, with the shape of `distillation_weights`.
         `teacher`: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `output_counts`."""
-        return teacher_loss.divergence(teacher[:, 0], logits, temperature)
+        return divergence(teacher[:, 0], logits, temperature)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Converts the predictions of rows to the arguments of `scores` and `write_predictions`. By default, the

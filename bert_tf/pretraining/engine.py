@@ -1,6 +1,7 @@
 """Runs pre-training: checks everything first, and then trains and evaluates.
 
-Paper: section 3.1, appendix A.2.
+Paper: section 3.1, appendix A.2. The teacher of a distillation is from V. Sanh et al., "DistilBERT, a distilled version
+of BERT", 2019.
 """
 
 import contextlib
@@ -13,14 +14,16 @@ import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import identity
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
-from bert_tf.pretraining import fill_mask, record_files, teacher
+from bert_tf.pretraining import fill_mask, record_files
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_rows, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
@@ -99,9 +102,32 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     strategies.check_batch_sizes(strategy, settings)
     shown = find_rows(settings, config, data) if settings.do_eval else ([], [])
     eval_fingerprint = identity.fingerprint(data.eval_files) if settings.do_eval else ()
-    taught_by = teacher.open_teacher(settings, config, data)
-    phase = _phase(settings, config, data, taught_by)
-    return _Prepared(settings, config, data, phase, shown, eval_fingerprint, taught_by)
+    teacher = _open_teacher(settings, config, data)
+    phase = _phase(settings, config, data, teacher)
+    return _Prepared(settings, config, data, phase, shown, eval_fingerprint, teacher)
+
+
+def _open_teacher(
+    settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData
+) -> OpenCheckpoint | None:
+    """Returns the checkpoint of `--teacher`, whose predictions of masked tokens the model learns; None if the command
+    does not distill."""
+    if not settings.distills:
+        return None
+    contents = checkpoints.open_checkpoint(settings.teacher)
+    of_teacher = require_language_model(contents)
+    for name in ("vocab_size", "directionality"):
+        if getattr(of_teacher, name) != getattr(config, name):
+            raise InputError(
+                f"--teacher={settings.teacher}: has {name}={getattr(of_teacher, name)}, but the model has "
+                f"{getattr(config, name)}; give a teacher with the student's vocabulary and direction"
+            )
+    of_teacher.check_length(settings.max_seq_length, settings.teacher)
+    if data.has_pairs:
+        require_segments(of_teacher, settings.teacher)
+    if not settings.ignore_checkpoint_tokenizer:
+        checkpoint_tokenizer.check_data(contents, data.vocabulary, data.rules)
+    return contents
 
 
 def _train(
@@ -170,7 +196,7 @@ def _phase(
     settings: PretrainingSettings,
     config: BertConfig,
     data: record_files.PretrainingData,
-    taught_by: OpenCheckpoint | None,
+    teacher: OpenCheckpoint | None,
 ) -> run_record.TrainingRecord:
     return run_record.TrainingRecord(
         settings=dataclasses.asdict(settings),
@@ -182,7 +208,7 @@ def _phase(
             "use_next_sentence_label": data.has_next_sentence_labels,
             "packed_rows": data.packing and dataclasses.asdict(data.packing),
             **data.masking_facts,
-            **({"teacher": taught_by.sha256(taught_by.tensors)} if taught_by else {}),
+            **({"teacher": teacher.sha256(teacher.tensors)} if teacher else {}),
         },
         optimizer=loop.optimizer_facts(
             settings, settings.num_train_steps, settings.num_warmup_steps, settings.num_schedule_steps
@@ -213,7 +239,7 @@ def _make_trainer(
     strategy: tf.distribute.Strategy,
     start: Position,
     parts: int = 1,
-    taught_by: OpenCheckpoint | None = None,
+    teacher: OpenCheckpoint | None = None,
 ) -> Trainer:
     reading = record_files.reading_options(settings, config, data)
 
@@ -228,11 +254,14 @@ def _make_trainer(
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
         model = BertPretrainer(config, settings.recompute_activations)
+        teacher_model = BertPretrainer(teacher.require_config()) if teacher else None
+        if teacher:
+            checkpoints.initialize(teacher_model, teacher.source)
         objective = PretrainingObjective(
             model,
             data.has_next_sentence_labels,
             record_files.starts_word(config, data),
-            taught_by and teacher.load(taught_by),
+            teacher_model,
             settings.distill_weight,
             settings.distill_temperature,
         )

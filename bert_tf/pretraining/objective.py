@@ -14,7 +14,8 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
-from bert_tf.training import metrics, teacher_loss
+from bert_tf.training import metrics
+from bert_tf.training.divergence import divergence
 from bert_tf.training.metrics import Form, Metric
 
 # Share of the pairs whose second sentence is random. If a model gives the same answer for all pairs, its accuracy is
@@ -115,7 +116,7 @@ class PretrainingObjective:
           word. The loss per word is only meaningful if the model predicts every token.
         `teacher`: a model whose predictions of masked tokens are learned; its weights do not change.
         `distill_weight`: share of the teacher's loss in the loss of the masked tokens.
-        `temperature`: see `teacher_loss.divergence`."""
+        `temperature`: see `divergence`."""
         self.model = model
         self._next_sentence = next_sentence
         self._teacher, self._distill_weight, self._temperature = teacher, distill_weight, temperature
@@ -170,7 +171,7 @@ class PretrainingObjective:
             sums["metrics"] |= {"next_sentence_accuracy": right, RANDOM_NEXT_SHARE: random}
         if self._teacher:
             of_teacher = self._teacher(batch, training=False)["masked_lm_logits"]
-            losses = teacher_loss.divergence(of_teacher, outputs["masked_lm_logits"], self._temperature)
+            losses = divergence(of_teacher, outputs["masked_lm_logits"], self._temperature)
             sums["loss"]["teacher_loss"] = tf.reduce_sum(weights * losses)
         return sums
 

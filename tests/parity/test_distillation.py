@@ -147,7 +147,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_and_gradients_are_pytorchs(kind, packed):
     task, logits, teacher, columns, formula = KINDS[kind]
-    rows = {"row_weights": REAL, "is_labeled": IS_LABELED, "teacher": teacher} | columns
+    rows = {"row_weights": REAL, "is_labeled": IS_LABELED, "teacher_outputs": teacher} | columns
     batch = {f"row/{name}" if packed else name: tf.constant(column) for name, column in rows.items()}
     objective = FineTuningObjective(None, task, distill_weight=W, temperature=T)
     ours = tf.Variable(logits)

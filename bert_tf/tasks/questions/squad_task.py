@@ -30,7 +30,7 @@ from bert_tf.tasks.questions.squad_windows import encode_questions
 from bert_tf.tasks.tuned_file import TunedFile
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import teacher_loss
+from bert_tf.training.divergence import divergence
 from bert_tf.training.metrics import Form, Metric
 
 QUESTIONS = "questions"
@@ -136,7 +136,7 @@ class SquadTask(Task):
         """Computes the mean of the losses of start and end, float32 [B]."""
         teacher = tf.pad(teacher, [[0, 0], [0, logits.shape[1] - teacher.shape[1]], [0, 0]])
         both = (self.prediction(each, batch) for each in (teacher, logits))
-        return tf.reduce_mean(teacher_loss.divergence(*both, temperature, axis=1), -1)
+        return tf.reduce_mean(divergence(*both, temperature, axis=1), -1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the logits [B, S, 2], with very low values at all positions without a token of the row."""

@@ -25,7 +25,8 @@ from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes, word_
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, teacher_loss
+from bert_tf.training import flops
+from bert_tf.training.divergence import divergence
 
 TAGGING = "tagging"
 NAME = "NER"
@@ -196,7 +197,7 @@ class TaggingTask(Task):
         """Computes the losses of words, float32 [B, S], in the order of `read_positions`."""
         read = self._of_labeled(logits, batch)
         teacher = tf.pad(teacher, [[0, 0], [0, read.shape[1] - teacher.shape[1]], [0, 0]])
-        return teacher_loss.divergence(teacher, read, temperature)
+        return divergence(teacher, read, temperature)
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
         """Joins the predictions for the rows of each sentence.

@@ -16,7 +16,8 @@ from bert_tf.finetuning import distillation
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.training import loop, teacher_loss
+from bert_tf.training import loop
+from bert_tf.training.divergence import divergence
 from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights
 from tests.bert_tf.tasks import small_runs
 from tests.small_configs import small_config
@@ -59,7 +60,7 @@ def test_the_divergence_is_the_formulas():
     p, q = (softmax(logits.astype(np.float64) / 3) for logits in (teacher, own))
     variable = tf.Variable(own)
     with tf.GradientTape() as tape:
-        found = teacher_loss.divergence(tf.constant(teacher), variable, 3.0)
+        found = divergence(tf.constant(teacher), variable, 3.0)
     np.testing.assert_allclose(found, 9 * np.sum(p * np.log(p / q), 1), rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(found, variable), 3 * (q - p), atol=1e-6)
 
