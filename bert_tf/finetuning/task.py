@@ -29,7 +29,8 @@ LOSS = Metric("loss", "loss", "task")
 ACCURACY = Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True)
 _TEXTS_PER_CALL = _ROWS_PER_CALL = 4096
 
-Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
+# The columns of encoded rows, by name.
+Encoded = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Split:
     """An encoded split of a task's data."""
 
     examples: Sequence[Any]  # the examples that `TaskData.read` returned
-    columns: Columns  # the columns that `Task.encode` returned; the first axis of each column has N rows
+    columns: Encoded  # the columns that `Task.encode` returned; the first axis of each column has N rows
     example_ids: np.ndarray  # int64 [N], index of each row's example
     lengths: np.ndarray | None = None  # int32 [N], number of tokens of each row; None if no model will read the rows
     # the tokenizer that encoded the rows; some tasks need it to convert tokens back to text
@@ -133,7 +134,7 @@ class Task(abc.ABC):
         """Raises InputError if a model cannot learn from the examples, and warns about doubtful examples."""
 
     @abc.abstractmethod
-    def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+    def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Encoded:
         """Tokenizes examples into rows. Returns columns with N rows each. The column `example_ids`, int [N], contains
         the index of each row's example. Without this column, each example has one row. Test data also has the columns
         of labels; the values of unknown labels are arbitrary."""
@@ -146,7 +147,7 @@ class Task(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Makes the model's inputs for a batch. Training and the served model call this method in a graph.
         `columns`: the columns of `encode`, with B rows.
         `tokenizer`: provides the ids of special tokens.
@@ -298,7 +299,7 @@ def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer,
     return Split(examples, columns, example_ids, lengths, tokenizer)
 
 
-def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
+def _lengths(task: Task, columns: Encoded, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
     parts = [np.zeros(0, np.int32)]
     for begin in range(0, count, _ROWS_PER_CALL):
         rows = {name: column[begin : begin + _ROWS_PER_CALL] for name, column in columns.items()}

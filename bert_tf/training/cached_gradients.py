@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from bert_tf.training.batch_parts import side_by_side, split
-from bert_tf.training.gradients import CoupledObjective, Scalars, derived_seeds, summed_over_parts
+from bert_tf.training.gradients import CoupledObjective, Scalars, derived_seeds, summed_over_micro_batches
 
 # Name of the column with the gradients of the outputs.
 _UPSTREAM = "upstream"
@@ -62,7 +62,7 @@ def accumulate(
         own = rows.pop(_UPSTREAM)
         return watched(rows, drawn)[1](own), {}
 
-    sums, _ = summed_over_parts(again, (), variables, {**batch, _UPSTREAM: upstream}, seeds)
+    sums, _ = summed_over_micro_batches(again, (), variables, {**batch, _UPSTREAM: upstream}, seeds)
     return sums, numerators
 
 

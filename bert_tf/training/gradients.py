@@ -106,7 +106,7 @@ def accumulate(
     def of_all_rows():
         if micro_batches == 1:
             return of_micro_batch(batch, seed)
-        return summed_over_parts(of_micro_batch, names, variables, batch, tf.stack(seeds))
+        return summed_over_micro_batches(of_micro_batch, names, variables, batch, tf.stack(seeds))
 
     # Each replica has its own function, which captures the replica's own copies of the weights.
     return (tf.function(of_all_rows, jit_compile=True, autograph=False) if compiled else of_all_rows)()
@@ -131,12 +131,12 @@ def _sum(terms: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor | tf.Indexe
     return tf.IndexedSlices(values, indices, terms[0].dense_shape)
 
 
-def summed_over_parts(
+def summed_over_micro_batches(
     of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seeds: tf.Tensor
 ) -> tuple[list[tf.Tensor | None], Scalars]:
-    """Applies `of_rows` to parts of a batch one after another, and sums the results; `seeds` has one row per part."""
-    parts = seeds.shape[0]
-    columns = split(batch, parts)
+    """Applies `of_rows` to micro-batches one after another, and sums the results; `seeds` has a row for each."""
+    count = seeds.shape[0]
+    columns = split(batch, count)
     reached = []
 
     def add(index, sums, numerators):
@@ -149,10 +149,10 @@ def summed_over_parts(
 
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
     _, sums, numerators = tf.while_loop(
-        lambda index, *_: index < parts,
+        lambda index, *_: index < count,
         add,
         [tf.constant(0), zeros, {name: tf.zeros([]) for name in names}],
-        parallel_iterations=1,  # otherwise, memory would contain the activations of several parts
-        maximum_iterations=parts,
+        parallel_iterations=1,  # otherwise, memory would contain the activations of several micro-batches
+        maximum_iterations=count,
     )
     return [total if there else None for total, there in zip(sums, reached, strict=True)], numerators

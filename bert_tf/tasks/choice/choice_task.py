@@ -18,7 +18,7 @@ from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, ConstantAnswer, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -56,7 +56,7 @@ class ChoiceTask(Task):
     def check_examples(self, examples: Mapping[str, Sequence[ChoiceExample]]) -> None:
         example_checks.warn_of_texts(examples)
 
-    def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+    def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Encoded:
         """Tokenizes examples; each choice becomes a row. Returns the columns:
         - `segment_a`: int32 [N, (tokens)], the token ids of the context.
         - `segment_b`: int32 [N, (tokens)], the token ids of the start and the choice.
@@ -80,7 +80,7 @@ class ChoiceTask(Task):
         """Returns the number of choices of each example, int [G]."""
         return np.bincount(split.example_ids)
 
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **tokenizer.row_form)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:

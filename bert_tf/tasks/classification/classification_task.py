@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task import ConstantAnswer, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -104,7 +104,7 @@ class ClassificationTask(Task):
         elif self.labels:
             _check_classes(examples, self.labels, "class_weights" in self.parameters)
 
-    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Encoded:
         """Tokenizes examples. Returns the columns:
         - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
         - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
@@ -121,7 +121,7 @@ class ClassificationTask(Task):
         """Returns the labels as the numbers that the model learns, float32 [N] or [N, C]; see `Answers`."""
         return np.array([self.answers.target(example.label) for example in examples], np.float32)
 
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         return self.reading.model_inputs(columns, tokenizer, max_seq_length)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:

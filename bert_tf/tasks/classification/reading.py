@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import Columns, Split
+from bert_tf.finetuning.task import Encoded, Split
 from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, cut_windows, pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
 
@@ -58,7 +58,7 @@ class LongTextRule:
         """Whether an example can have several rows."""
         return self.has_windows or self.has_both_orders
 
-    def rows(self, columns: Columns, max_seq_length: int, truncation_side: str = "right") -> Columns:
+    def rows(self, columns: Encoded, max_seq_length: int, truncation_side: str = "right") -> Encoded:
         """Splits examples into rows. Training and the served graph both use this function.
         `columns`: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; any other columns have B rows.
         `max_seq_length`: sequence length, S.
@@ -82,7 +82,7 @@ class LongTextRule:
         weights = 1.0 / tf.cast(tf.gather(counts, examples), tf.float32)
         return cut | {"example_ids": examples, "row_shares": weights}
 
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
         `columns`: the columns that `rows` returns.
         `tokenizer`: provides the form of a row.
@@ -130,7 +130,7 @@ class LongTextRule:
         return dataclasses.replace(split, columns=columns, example_ids=split.example_ids[first], lengths=None), means
 
 
-def _in_both_orders(columns: Columns) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+def _in_both_orders(columns: Encoded) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     """Returns two consecutive rows for each pair of texts, one in each order; see `LongTextRule.rows`."""
     first, second = columns["segment_a"], columns["segment_b"]
     count = tf.cast(first.nrows(), tf.int32)

@@ -20,7 +20,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings import FineTuningSettings
@@ -129,7 +129,7 @@ class EmbeddingTask(Task):
                              "--eval_data_path, instead of --dev_share")  # fmt: skip
         example_checks.warn_of_texts({split: examples[split] for split in forms if forms[split] != COLLECTION})
 
-    def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+    def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Encoded:
         """Tokenizes examples; each text becomes a row. Returns the columns:
         - `tokens`: int32 [N, (tokens)].
         - `roles`: int32 [N], see `losses`; for a collection, queries are anchors and documents are positives.
@@ -158,7 +158,7 @@ class EmbeddingTask(Task):
         """Returns the number of texts of each example, int [G]."""
         return np.bincount(split.example_ids)
 
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         return pack(columns["tokens"], None, max_seq_length=max_seq_length, **tokenizer.row_form)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.task import Columns
+from bert_tf.finetuning.task import Encoded
 from bert_tf.tasks.questions.squad_file import Question, words_of
 from bert_tf.tasks.questions.squad_windows import Tokens, Windows, in_best_window, windows_of
 from bert_tf.tokenization import BertTokenizer
@@ -126,7 +126,7 @@ def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decod
 
 def decode(
     questions: Sequence[Question],
-    columns: Columns,
+    columns: Encoded,
     example_ids: np.ndarray,
     logits: np.ndarray,
     tokenizer: BertTokenizer,

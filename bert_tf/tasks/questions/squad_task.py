@@ -16,7 +16,7 @@ from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.finetuning.task import LOSS, ConstantAnswer, Encoded, Split, Task
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
@@ -91,10 +91,10 @@ class SquadTask(Task):
     def check_examples(self, examples: Mapping[str, Sequence[Question]]) -> None:
         example_checks.warn_of_texts(examples)
 
-    def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+    def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Encoded:
         return encode_questions(examples, tokenizer, max_seq_length, self.doc_stride, self.max_query_length)
 
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs a question and a window into a row: [CLS] question [SEP] window [SEP]."""
         return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **tokenizer.row_form)
 

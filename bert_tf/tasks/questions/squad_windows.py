@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import Columns, tokenize
+from bert_tf.finetuning.task import Encoded, tokenize
 from bert_tf.tasks.questions.squad_file import Question, answer_words, words_of
 from bert_tf.tokenization import BertTokenizer
 
@@ -76,7 +76,7 @@ def encode_questions(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Columns:
+) -> Encoded:
     """Tokenizes questions, and splits their contexts into windows; each window is a row.
     `questions`: any number of questions; a question gets no row if its context has no token.
     `max_seq_length`: maximum number of tokens in a row.
@@ -187,7 +187,7 @@ class _Rows:
             column.append(value)
         self.example_ids.append(example)
 
-    def columns(self) -> Columns:
+    def columns(self) -> Encoded:
         ragged = {
             name: tf.RaggedTensor.from_row_lengths(
                 np.concatenate(values).astype(np.int32), [len(value) for value in values], validate=False
@@ -199,7 +199,7 @@ class _Rows:
         return {**ragged, **numbers, "example_ids": np.array(self.example_ids, np.int64)}
 
 
-def windows_of(columns: Columns, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
+def windows_of(columns: Encoded, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
     """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts, T. A context
     that several questions share counts once for each question.
     `columns`: N rows of each column.

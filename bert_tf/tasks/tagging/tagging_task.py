@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, ConstantAnswer, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import FeatureTaggingHead, TaggingHead, layers_of
 from bert_tf.settings import FineTuningSettings
@@ -98,7 +98,7 @@ class TaggingTask(Task):
                 logging.warning("%s: no line begins with %s, so the whole file is read as one document",
                                 sentences[0].path, conll_files.DOCUMENT_START)  # fmt: skip
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+    def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Encoded:
         """Splits sentences into rows; each word is labeled in exactly one row. If a sentence has no tags, its words are
         labeled with O. Returns the columns; the rows of a sentence are in the order of its words.
         - `tokens`: int32 [N, (tokens)], token ids without [CLS] and [SEP].
@@ -129,7 +129,7 @@ class TaggingTask(Task):
             "example_ids": rows.sentences.numpy(),
         }
 
-    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    def model_inputs(self, columns: Encoded, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
         `columns`: the columns `tokens` and `token_labels`; see `encode`.
         `max_seq_length`: sequence length, S.
