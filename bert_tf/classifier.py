@@ -175,9 +175,9 @@ class TextClassifier(FinishedRun):
           InputError: see `predict`; or a label is unknown, or does not have the type of the training labels; or the
             run's thresholds belong to another checkpoint.
         """
-        given = evaluation_source(texts, labels, self._answers.kind, self.labels)
+        source = evaluation_source(texts, labels, self._answers.kind, self.labels)
         settings = ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True)
-        task = find_task(Command.of(settings), given)
+        task = find_task(Command.of(settings), source)
         task.check_checkpoint(self.folder, self._step)
         examples = task.data.read("dev")
         predictions = self._outputs(examples, batch_size)
@@ -202,23 +202,24 @@ class TextClassifier(FinishedRun):
         return self._answers.outputs(np.concatenate(parts))
 
     def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:
-        found = self._trained
-        length = found.description.max_seq_length
-        return self._reading.logits(texts, found.tokenizer, length, lambda inputs: found.model(inputs)["logits"])
+        trained = self._trained
+        length = trained.description.max_seq_length
+        return self._reading.logits(texts, trained.tokenizer, length, lambda inputs: trained.model(inputs)["logits"])
 
 
-def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
+def _for_few_texts(count: int, settings: Mapping) -> dict[str, int]:
     """Returns a smaller batch size and more epochs for few texts; leaves out the settings that the user gives.
 
     For many texts, the function returns {}.
     """
-    batch_size = given.get("train_batch_size") or _SMALL_BATCH
-    found = {"train_batch_size": batch_size, "num_train_epochs": max(3, math.ceil(_ENOUGH_STEPS * batch_size / count))}
-    found = {name: value for name, value in found.items() if given.get(name) is None}
-    if count >= _FEW_TEXTS or not found:
+    batch_size = settings.get("train_batch_size") or _SMALL_BATCH
+    epochs = max(3, math.ceil(_ENOUGH_STEPS * batch_size / count))
+    changes = {"train_batch_size": batch_size, "num_train_epochs": epochs}
+    changes = {name: value for name, value in changes.items() if settings.get(name) is None}
+    if count >= _FEW_TEXTS or not changes:
         return {}
-    chosen = ", ".join(f"{name}={value}" for name, value in found.items())
+    chosen = ", ".join(f"{name}={value}" for name, value in changes.items())
     logging.warning(
         "only %d training texts: using %s for enough steps; give other values to override this", count, chosen
     )
-    return found
+    return changes

@@ -96,19 +96,19 @@ class TextEmbedder(FinishedRun):
         for name in ("data_dir", "train_data_path", "test_data_path"):
             if settings.get(name):
                 raise InputError(f"{name} and {_IN_MEMORY} are two data sets; drop one of them")
-        given = ["dev"] * (dev is not None) + [name for name in ("eval_data_path", "dev_share") if settings.get(name)]
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(given)}: each gives the dev data; drop all but one")
+        names = ["dev"] * (dev is not None) + [name for name in ("eval_data_path", "dev_share") if settings.get(name)]
+        if len(names) > 1:
+            raise InputError(f"{' and '.join(names)}: each gives the dev data; drop all but one")
         rows = {"train": _rows(examples, "examples")} | ({} if dev is None else {"dev": _rows(dev, "dev")})
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
-        flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": bool(given)}
+        flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": bool(names)}
         parsed = of_keywords(EmbeddingSettings, paths | flags | settings)
         texts = data.in_memory(rows, data.text_data("", parsed.data_paths))
         for split in rows:
             data.form_of(texts.load(split))
         command = Command.of(parsed)
         task = embedding_task(command, texts)
-        check_dev(command, task, "".join(given), texts.source.has_dev)
+        check_dev(command, task, "".join(names), texts.source.has_dev)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write, conversion.open_teacher)
         report.conclude(parsed.output_dir, scores, "encode(texts), export(folder)")
@@ -152,12 +152,12 @@ class TextEmbedder(FinishedRun):
         Raises:
           InputError: an example is invalid, or the examples are single texts.
         """
-        found = data.of_rows(_rows(examples, "examples"), "examples", "train")
-        if data.form_of(found) == data.TEXTS:
+        checked = data.of_rows(_rows(examples, "examples"), "examples", "train")
+        if data.form_of(checked) == data.TEXTS:
             raise InputError("examples: single texts cannot be evaluated; give pairs or scored pairs")
         task = EmbeddingTask(files=VectorFiles(**self._trained.description.parameters))
-        texts, example_ids = task.prefixed_texts(found)
-        return task.scores(Split(found, {}, example_ids), self.encode(texts))
+        texts, example_ids = task.prefixed_texts(checked)
+        return task.scores(Split(checked, {}, example_ids), self.encode(texts))
 
     @functools.cached_property
     def _extractor(self) -> FeatureExtractor:

@@ -33,11 +33,11 @@ class EncoderPair(keras.Model):
         """Encodes a batch; see `BertEncoder.call` for the arguments and the result."""
         seed = dropout_seed(training, seed)
         seeds = [None, None] if seed is None else [seed, fold_in(seed, 1)]
-        found = [
+        outputs = [
             encoder(inputs, training=training, seed=seed, positions=positions)
             for encoder, seed in zip(self.encoders, seeds, strict=True)
         ]
-        return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=-1), *found)
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=-1), *outputs)
 
 
 def make_encoder(config: BertConfig, recompute_activations: bool = False) -> BertEncoder | EncoderPair:

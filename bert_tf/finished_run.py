@@ -44,11 +44,11 @@ class FinishedRun:
         raise InputError(f"a loaded {name} cannot be pickled; give each process the folder, and call {name}.load there")
 
     def __repr__(self) -> str:
-        found, scores = self._trained, ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
-        labels = f", labels: {', '.join(found.description.labels)}" if found.description.labels else ""
+        run, scores = self._trained, ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
+        labels = f", labels: {', '.join(run.description.labels)}" if run.description.labels else ""
         return (
-            f"{type(self).__name__}({self.folder!r}: {found.description.kind}{labels}; "
-            f"{found.model.num_weights:,} weights; {scores or 'not evaluated'})"
+            f"{type(self).__name__}({self.folder!r}: {run.description.kind}{labels}; "
+            f"{run.model.num_weights:,} weights; {scores or 'not evaluated'})"
         )
 
     @functools.cached_property
@@ -73,8 +73,8 @@ class FinishedRun:
         sentence_transformers.copy(self.folder, folder)
         run_record.write(folder, run_record.read_phases(self.folder), number)
         recorded = evaluations.read(self.folder)
-        known = {step: scores for step, scores in recorded.scores.items() if step == number}
-        evaluations.write(folder, dataclasses.replace(recorded, scores=known))
+        own = {step: scores for step, scores in recorded.scores.items() if step == number}
+        evaluations.write(folder, dataclasses.replace(recorded, scores=own))
         step = tf.Variable(number, dtype=tf.int64)
         checkpoint_folder.save(folder, tf.train.Checkpoint(model=self._trained.model, global_step=step), number)
 
@@ -94,13 +94,13 @@ class FinishedRun:
         from export.saved_model import export_saved_model  # `export` is a higher layer, which only this method needs
         from export.settings import ExportSettings
 
-        given = {"checkpoint_dir": self.folder, "use_checkpoint": self._use_checkpoint} | settings
-        return export_saved_model(of_keywords(ExportSettings, given | {"export_dir": os.fspath(export_dir)}))
+        flags = {"checkpoint_dir": self.folder, "use_checkpoint": self._use_checkpoint} | settings
+        return export_saved_model(of_keywords(ExportSettings, flags | {"export_dir": os.fspath(export_dir)}))
 
     def _recorded_scores(self) -> dict[str, float]:
         number = self._trained.step
         if recorded := evaluations.read(self.folder).scores.get(number):
             return dict(recorded)
-        found = metrics_file.read_results(self.folder)
-        step = found.pop("global_step", None)
-        return {name.removeprefix("eval_"): value for name, value in found.items()} if step == number else {}
+        results = metrics_file.read_results(self.folder)
+        step = results.pop("global_step", None)
+        return {name.removeprefix("eval_"): value for name, value in results.items()} if step == number else {}

@@ -28,7 +28,7 @@ from bert_tf.tasks.embeddings.settings import MiningSettings
 
 
 def mine(settings: MiningSettings) -> None:
-    """Writes each pair with the negatives that were found for it, which may be fewer than were asked for."""
+    """Writes each pair with the negatives that were mined for it, which may be fewer than were asked for."""
     storage.check_outputs([settings.output_file], read=[settings.input_file, *filter(None, [settings.corpus_file])])
     pairs = _read(settings.input_file)
     if not pairs or data.form_of(pairs) != PAIRS:
@@ -49,15 +49,15 @@ def mine(settings: MiningSettings) -> None:
     for number, text in enumerate(corpus):
         for form in {text, text.removeprefix(titles[text]).strip()}:
             places.setdefault(form, []).append(number)
-    found = {}
+    mined = {}
     with ProgressBar("mining", len(anchors), "anchors") as progress:
         for number, values in retrieval.cosines(queries, documents):
             anchor = anchors[number]
             own = [place for text in positives[anchor] for place in places[text]]
             rng = np.random.default_rng((settings.random_seed, number))
-            found[anchor] = [corpus[one] for one in _chosen(values, own, places.get(anchor, ()), settings, rng)]
+            mined[anchor] = [corpus[one] for one in _chosen(values, own, places.get(anchor, ()), settings, rng)]
             progress.update()
-    _write(settings, pairs, found)
+    _write(settings, pairs, mined)
 
 
 def _read(path: str) -> list[Texts]:
@@ -93,10 +93,10 @@ def _chosen(
     return ranked[: settings.num_negatives].tolist()
 
 
-def _write(settings: MiningSettings, pairs: Sequence[Texts], found: dict[str, list[str]]) -> None:
+def _write(settings: MiningSettings, pairs: Sequence[Texts], mined: dict[str, list[str]]) -> None:
     lines = []
     for pair in pairs:
-        texts = dict.fromkeys([*pair.texts[2:], *found[pair.texts[0]]])  # first the negatives of the input
+        texts = dict.fromkeys([*pair.texts[2:], *mined[pair.texts[0]]])  # first the negatives of the input
         negatives = {f"negative_{number}": text for number, text in enumerate(texts, 1)}
         row = {"anchor": pair.texts[0], "positive": pair.texts[1], **negatives}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
@@ -104,6 +104,6 @@ def _write(settings: MiningSettings, pairs: Sequence[Texts], found: dict[str, li
     if folder:
         tf.io.gfile.makedirs(folder)
     storage.write_text(settings.output_file, "".join(lines))
-    fewer = sum(len(found[pair.texts[0]]) < settings.num_negatives for pair in pairs)
+    fewer = sum(len(mined[pair.texts[0]]) < settings.num_negatives for pair in pairs)
     logging.info("wrote %d pairs to %s; %d of them have fewer negatives than --num_negatives=%d", len(pairs),
                  settings.output_file, fewer, settings.num_negatives)  # fmt: skip

@@ -36,13 +36,13 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
     tokenizer = checkpoint_tokenizer.tokenizer(settings)
     rows = make_rows(examples, tokenizer, settings.max_seq_length)
     scorer = scoring_job.load_scorer(settings)
-    answers = [
+    answers = iter([
         answer for i in range(0, len(rows), _ROWS_AT_ONCE) for answer in scorer.answers(rows[i : i + _ROWS_AT_ONCE])
-    ]
-    found, lines, right = iter(answers), [], []
+    ])  # fmt: skip
+    lines, right = [], []
     labels = list(settings.texts_of_labels)
     for number, example in enumerate(examples):
-        values = [next(found).log_probabilities for _ in example.choices]
+        values = [next(answers).log_probabilities for _ in example.choices]
         best = int(np.argmax([value.mean(dtype=np.float64) for value in values]))
         names = labels or range(len(example.choices))
         entry = {

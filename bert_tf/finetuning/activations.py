@@ -87,14 +87,14 @@ def _results(
     @tf.function
     def step(batch):
         def on_replica(local):
-            found = model.activations(local)[:, : stored.shape[0]]
-            return row_columns(local)["row_ids"], tf.cast(found, _DTYPE)
+            values = model.activations(local)[:, : stored.shape[0]]
+            return row_columns(local)["row_ids"], tf.cast(values, _DTYPE)
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 
     for batch in strategy.distribute_datasets_from_function(lambda context: batches(input_context=context)):
-        row_ids, found = (values.numpy() for values in step(batch))
-        yield dict(zip(row_ids.tolist(), found, strict=True))
+        row_ids, of_rows = (values.numpy() for values in step(batch))
+        yield dict(zip(row_ids.tolist(), of_rows, strict=True))
 
 
 def _write(stored: StoredRows, order: np.ndarray, results: Iterator[dict[int, np.ndarray]], name: str) -> None:
@@ -102,7 +102,7 @@ def _write(stored: StoredRows, order: np.ndarray, results: Iterator[dict[int, np
     logging.info("%s: running the encoder once over %d rows; its outputs (%.2f GB) are kept in %s", name, len(order),
                  stored.size / 1e9, stored.path)  # fmt: skip
     tf.io.gfile.makedirs(os.path.dirname(stored.path))
-    found: dict[int, np.ndarray] = {}
+    batch: dict[int, np.ndarray] = {}
     with (
         ProgressBar(f"running the encoder over {name}", len(order), "rows", compiles=True) as shown,
         storage.atomic_path(stored.path) as temporary,
@@ -110,10 +110,10 @@ def _write(stored: StoredRows, order: np.ndarray, results: Iterator[dict[int, np
     ):
         stored.write_header(file)
         for row in order.tolist():
-            while row not in found:
-                found = next(results)
-                shown.update(sum(each < len(order) for each in found))
-            file.write(found[row][: stored.counts[row]].tobytes())
+            while row not in batch:
+                batch = next(results)
+                shown.update(sum(each < len(order) for each in batch))
+            file.write(batch[row][: stored.counts[row]].tobytes())
 
 
 def _key(model: FineTunedBert, plan: RowPlan, split: Split, tokenizer: BertTokenizer, max_seq_length: int) -> str:

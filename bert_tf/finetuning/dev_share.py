@@ -55,8 +55,8 @@ def check_dev(command: Command, task: Task, argument: str, is_given: bool) -> No
     """Refuses dev data that differs from the dev data of the run in the folder, because training resumes this run.
     `argument`: the name of the argument with the dev data, for messages.
     `is_given`: whether there is dev data that is not held out."""
-    settings, known = command.settings, command.trained
-    share = known.data.get("dev_share") if known else None
+    settings, trained = command.settings, command.trained
+    share = trained.data.get("dev_share") if trained else None
     if share is not None and settings.dev_share is None:
         raise InputError(
             f"output_dir: the run in {settings.output_dir} holds out the share {share} of its texts; give "

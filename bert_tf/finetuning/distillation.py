@@ -138,7 +138,7 @@ def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.d
     )
     batches = functools.partial(row_batches, split, task, teacher.tokenizer, plan, max_seq_length=length, slices=slices)
     objective, what = FineTuningObjective(model, task), "computing the teacher's outputs"
-    found, _ = evaluate_rows(
+    outputs, _ = evaluate_rows(
         objective, of_logits, strategy, lambda context: batches(input_context=context), len(split), what=what
     )
-    return found
+    return outputs

@@ -169,9 +169,9 @@ def _initialize(run: PreparedRun, objective: FineTuningObjective) -> str:
 def _restore(run: PreparedRun, model: FineTunedBert) -> int:
     """Restores a model from the checkpoint that the settings choose; returns the checkpoint's step."""
     settings, folder = run.settings, run.settings.output_dir
-    found = resume.shared_checkpoint(folder, run.strategy)
-    run_folder.check_finished(folder, found.step, settings.allow_unfinished)
-    chosen = chosen_checkpoint.choose(folder, found, settings.use_checkpoint)
+    newest = resume.shared_checkpoint(folder, run.strategy)
+    run_folder.check_finished(folder, newest.step, settings.allow_unfinished)
+    chosen = chosen_checkpoint.choose(folder, newest, settings.use_checkpoint)
     run.task.check_checkpoint(folder, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     return chosen.step
@@ -238,23 +238,23 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         run_folder.warn_if_unfinished(_initialize(run, objective))
     elif not checkpoint_folder.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")
-    found = resume.shared_checkpoint(settings.output_dir, strategy)
-    start = resume.start_position(settings.output_dir, phase, found)
-    if settings.do_eval and found.step < num_train_steps:
+    point = resume.shared_checkpoint(settings.output_dir, strategy)
+    start = resume.start_position(settings.output_dir, phase, point)
+    if settings.do_eval and point.step < num_train_steps:
         run.task.check_checkpoint(settings.output_dir, num_train_steps)
     if run.task.activations_dir:
         if strategies.is_chief(strategy):
             lock.make_folder()
-        if found.prefix:  # the activations depend on the run's encoder; `loop.train` restores the rest
-            tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
+        if point.prefix:  # the activations depend on the run's encoder; `loop.train` restores the rest
+            tf.train.Checkpoint(model=objective.model).restore(point.prefix).expect_partial()
     run = run.with_activations(objective.model).with_teacher_outputs()
     plan = run.training_plan(num_train_steps)
     if strategies.is_chief(strategy):
         lock.make_folder()
-        run_folder.begin(settings.output_dir, phase, found.step)
+        run_folder.begin(settings.output_dir, phase, point.step)
         run.write_files()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_record.NAME))
-    if run.teacher and "dev" in run.splits and not found.prefix:
+    if run.teacher and "dev" in run.splits and not point.prefix:
         dev = run.splits["dev"].examples
         distillation.record_scores(settings.output_dir, run.teacher, dev, objective.model, strategy)
 
@@ -264,7 +264,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         run.task,
         run.data_ids.get("dev", ""),
         num_train_steps,
-        found.step,
+        point.step,
         lambda step: _evaluate(run, objective, step, dev_outputs),
     )
     if schedule.has_ended():
@@ -278,7 +278,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         for old in dev_outputs.keys() - {step, schedule.best_step}:
             del dev_outputs[old]
 
-    loop.train(trainer, settings, num_train_steps, found, evaluate, schedule.next_after, schedule.has_ended)
+    loop.train(trainer, settings, num_train_steps, point, evaluate, schedule.next_after, schedule.has_ended)
     evaluate()
 
 

@@ -77,8 +77,8 @@ def run_ensemble(
 def _member(path: str, settings: FineTuningSettings) -> Member:
     path = sweep_results.best_folder(path, settings.allow_unfinished)
     if tf.io.gfile.isdir(path):
-        found = chosen_checkpoint.of_finished(path, settings.use_checkpoint, settings.allow_unfinished)
-        return Member(path, found.prefix)
+        chosen = chosen_checkpoint.of_finished(path, settings.use_checkpoint, settings.allow_unfinished)
+        return Member(path, chosen.prefix)
     if not tf.io.gfile.exists(f"{path}.index"):
         raise InputError(f"{path}: no such folder or checkpoint; name the folders of fine-tuning runs")
     return Member(os.path.dirname(path) or ".", path)
@@ -89,8 +89,8 @@ def _refuse_other_folder(folder: str, members: Sequence[Member]) -> None:
     holds = "a run" if run_record.read_phases(folder) else ""
     if tf.io.gfile.exists(path):
         with storage.json_file(path, "give another --output_dir") as entries:
-            known = entries["checkpoints"]
-        holds = "" if known == _paths(members) else f"the results of another ensemble ({', '.join(known)})"
+            recorded = entries["checkpoints"]
+        holds = "" if recorded == _paths(members) else f"the results of another ensemble ({', '.join(recorded)})"
     if holds:
         raise InputError(f"--output_dir={folder}: holds {holds}; give another folder for the ensemble")
 
@@ -125,12 +125,12 @@ def _mean_predictions(run: PreparedRun, members: Sequence[Member], sizes: dict[s
             objective = FineTuningObjective(model, run.task)
             for split, size in sizes.items():
                 batches, rows = run.batches(split, run.evaluation_plan(split, size)), len(run.splits[split])
-                found, _ = evaluate_rows(
+                outputs, _ = evaluate_rows(
                     objective, run.task.prediction, run.strategy, batches, rows, what=f"predicting {split}"
                 )
-                total = float(np.sum(found, dtype=np.float64))
+                total = float(np.sum(outputs, dtype=np.float64))
                 metrics.require_finite({f"predictions for {split}": total}, member.prefix)
-                sums[split] = sums.get(split, 0.0) + found.astype(np.float64)
+                sums[split] = sums.get(split, 0.0) + outputs.astype(np.float64)
     return {split: (total / len(members)).astype(np.float32) for split, total in sums.items()}
 
 

@@ -57,8 +57,8 @@ def in_folder(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of an evaluation or a prediction.
     `data`: identity of the data; see `identify`.
     `dev`: identity of the dev data; used only if `output_dir` has no record of dev data. "" if unknown."""
-    known = evaluations.read(output_dir).data or dev
-    if known and is_same(data, known):
+    dev = evaluations.read(output_dir).data or dev
+    if dev and is_same(data, dev):
         return EvaluatedData(data, metrics_file.DEV, output_dir)
     series = metrics_file.series_of(data)
     return EvaluatedData(data, series, metrics_file.folder_of(output_dir, series))

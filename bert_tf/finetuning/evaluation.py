@@ -61,8 +61,8 @@ def _make_step(
         def on_replica(local):
             if parts == 1:
                 return of_part(local)
-            found = side_by_side(of_part, local, parts)
-            return tuple(tf.concat(values, axis=0) for values in zip(*found, strict=True))
+            results = zip(*side_by_side(of_part, local, parts), strict=True)
+            return tuple(tf.concat(values, axis=0) for values in results)
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 

@@ -96,13 +96,13 @@ def _labels_of(contents: OpenCheckpoint, head: str) -> tuple[str, ...]:
     folder = contents.folder
     if description.exists(folder):
         return tuple(description.read(folder).labels)
-    labels = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {}) | (
+    entries = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {}) | (
         hugging_face.read_task_entries(contents)
     )
-    by_id = labels.get("id2label", {})
-    found = tuple(str(by_id.get(str(number), "")) for number in range(len(by_id)))
+    by_id = entries.get("id2label", {})
+    labels = tuple(str(by_id.get(str(number), "")) for number in range(len(by_id)))
     # Hugging Face's library calls the labels LABEL_0, LABEL_1, ... if a model has no label names.
-    return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(found)) else found
+    return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(labels)) else labels
 
 
 def _has_head(contents: OpenCheckpoint, head: str) -> bool:

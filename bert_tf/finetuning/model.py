@@ -94,13 +94,13 @@ class FineTunedBert(keras.Model):
         output of the embeddings."""
         outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
         layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
-        found = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, L H]
+        joined = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, L H]
         if "slots" in inputs:
-            found = _of_rows(found, inputs, "sequence_output")
-        found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
+            joined = _of_rows(joined, inputs, "sequence_output")
+        joined = tf.gather(joined, row_columns(inputs)["read_positions"], batch_dims=1)
         # Not -1 for the number of rows: a batch may have neither rows nor positions.
-        rows, length = (static or tf.shape(found)[axis] for axis, static in enumerate(found.shape[:2]))
-        return tf.reshape(found, [rows, length, len(numbers), self.config.hidden_size])
+        rows, length = (static or tf.shape(joined)[axis] for axis, static in enumerate(joined.shape[:2]))
+        return tf.reshape(joined, [rows, length, len(numbers), self.config.hidden_size])
 
 
 def head_maker(
@@ -172,11 +172,10 @@ class FineTuningObjective:
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the numerators of the loss and of each metric: weighted sums over the batch, float32 [] each."""
         outputs = self.model(batch, training=training, seed=seed)
-        found = self._terms(self.weighted_sums(outputs["logits"], batch))
-        terms = found["loss"]
+        sums = self._terms(self.weighted_sums(outputs["logits"], batch))
         if self._lm_coefficient:
-            terms[_LM_LOSS.name] = self._language_model_loss(outputs["sequence_output"], batch)
-        return found
+            sums["loss"][_LM_LOSS.name] = self._language_model_loss(outputs["sequence_output"], batch)
+        return sums
 
     def _terms(self, sums: dict[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         terms = {name: sums.pop(name) for name in ("loss", _TEACHER_LOSS.name) if name in sums}

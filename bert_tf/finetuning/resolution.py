@@ -49,23 +49,23 @@ class Command:
         defaults = self._new_run(flags) | defaults
         settings, recorded = self.settings, defaults | self._recorded()
         for flag in defaults if self.trained and not settings.do_train else ():
-            given, before = getattr(settings, flag), recorded[flag]
-            if given not in (None, before):
+            value, before = getattr(settings, flag), recorded[flag]
+            if value not in (None, before):
                 was = "none" if before in (None, "") else before
                 has_run = checkpoint_folder.prefixes(settings.output_dir)
                 folder = settings.output_dir if has_run else settings.init_checkpoint or settings.output_dir
-                raise InputError(f"--{flag}={given}: {folder} was trained with {was}; leave the flag out")
+                raise InputError(f"--{flag}={value}: {folder} was trained with {was}; leave the flag out")
         return self.of_data(**defaults)
 
     def _new_run(self, flags: Sequence[str]) -> dict[str, Any]:
-        known = {field.name: field.metadata["new_run"] for field in dataclasses.fields(self.settings)}
-        return {flag: known[flag] for flag in flags}
+        defaults = {field.name: field.metadata["new_run"] for field in dataclasses.fields(self.settings)}
+        return {flag: defaults[flag] for flag in flags}
 
     def _recorded(self) -> dict[str, Any]:
-        if not (known := self.trained):
+        if not (trained := self.trained):
             return {}
-        shape = {"max_seq_length": known.max_seq_length, "bilstm_head": known.bilstm_head}
-        return {**known.parameters, **known.data, **known.evaluation, **shape}
+        shape = {"max_seq_length": trained.max_seq_length, "bilstm_head": trained.bilstm_head}
+        return {**trained.parameters, **trained.data, **trained.evaluation, **shape}
 
 
 def resolve(

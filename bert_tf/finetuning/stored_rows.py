@@ -40,8 +40,8 @@ class StoredRows:
     def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
         """Reads the values of rows, [B, P, ...]; 0 at padding. The function can be called in the graph of a dataset.
         `rows`: integer [B], indices of rows."""
-        found = tf.numpy_function(self._read, [rows], tf.as_dtype(self.dtype))
-        return tf.ensure_shape(found, [rows.shape[0], *self.shape])
+        values = tf.numpy_function(self._read, [rows], tf.as_dtype(self.dtype))
+        return tf.ensure_shape(values, [rows.shape[0], *self.shape])
 
     def is_there(self) -> bool:
         try:
@@ -55,11 +55,11 @@ class StoredRows:
         np.lib.format.write_array_header_1_0(file, header)
 
     def _read(self, rows: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(rows), *self.shape), self.dtype)
+        values = np.zeros((len(rows), *self.shape), self.dtype)
         for place, row in enumerate(rows):
             start, count = self.starts[row], self.counts[row]
-            found[place, :count] = self._array[start : start + count]
-        return found
+            values[place, :count] = self._array[start : start + count]
+        return values
 
     @functools.cached_property
     def _array(self) -> np.ndarray:

@@ -47,18 +47,18 @@ def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float,
     for content in sorted(members, key=lambda text: _draw(text, seed)):
         counts = Counter(main[number] for number in members[content])
         strata[min(counts, key=lambda name: (-counts[name], repr(name)))].append(members[content])
-    found = np.zeros(len(contents), bool)
+    is_held = np.zeros(len(contents), bool)
     for name, quota in _quotas({name: sum(map(len, groups)) for name, groups in strata.items()}, share).items():
         for group in strata[name][: len(strata[name]) - 1]:  # at least one content of each class stays for training
             if len(group) <= quota:
-                found[group] = True
+                is_held[group] = True
                 quota -= len(group)
-    if not found.any():
+    if not is_held.any():
         raise InputError(
             f"a dev share of {share:g} holds out none of {len(contents)} examples: examples with the same text stay "
             "together, and each class keeps an example for training; give more examples, or separate dev data"
         )
-    return found
+    return is_held
 
 
 def _main_classes(classes: Sequence[Hashable]) -> list[Hashable]:

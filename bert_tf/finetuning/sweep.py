@@ -77,9 +77,10 @@ def find_results(settings: FineTuningSettings, task: Task) -> Results:
     planned = planned_trials(settings)
     if not sweep_results.exists(folder):
         return Results(task.name, tuple(planned))
-    found = sweep_results.read(folder)
-    known = {trial.name for trial in found.trials}
-    return dataclasses.replace(found, trials=(*found.trials, *(each for each in planned if each.name not in known)))
+    recorded = sweep_results.read(folder)
+    names = {trial.name for trial in recorded.trials}
+    added = [trial for trial in planned if trial.name not in names]
+    return dataclasses.replace(recorded, trials=(*recorded.trials, *added))
 
 
 def planned_trials(settings: FineTuningSettings) -> list[Trial]:

@@ -18,7 +18,7 @@ from bert_tf.config import BertConfig
 
 LAYER_NORM_EPSILON = 1e-12
 
-_ACTIVATIONS = {
+_FUNCTIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
     "relu": tf.nn.relu,
@@ -29,7 +29,7 @@ _ACTIVATIONS = {
 
 def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the activation function for a value of `hidden_act`."""
-    return _ACTIVATIONS[name]
+    return _FUNCTIONS[name]
 
 
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
@@ -98,8 +98,8 @@ def in_rows_of(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Reshapes y from [N, outputs] to [..., outputs], where x is [..., H] and has N rows."""
     if x.shape.rank == y.shape.rank:
         return y
-    known = x.shape[:-1].concatenate(y.shape[-1:])
-    shape = known if known.is_fully_defined() else tf.concat([tf.shape(x)[:-1], y.shape[-1:]], 0)
+    static = x.shape[:-1].concatenate(y.shape[-1:])
+    shape = static if static.is_fully_defined() else tf.concat([tf.shape(x)[:-1], y.shape[-1:]], 0)
     y = tf.reshape(y, shape)
-    y.set_shape(known)
+    y.set_shape(static)
     return y

@@ -175,11 +175,11 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
     layers, combination = FEATURES[features]
     if layers is None:
         return tuple(range(0 if combination == "scaled_sum" else 1, num_hidden_layers + 1))
-    found = tuple(layer if layer >= 0 else num_hidden_layers + 1 + layer for layer in layers)
-    if min(found) < 1 and layers != (0,):
+    numbers = tuple(layer if layer >= 0 else num_hidden_layers + 1 + layer for layer in layers)
+    if min(numbers) < 1 and layers != (0,):
         raise ValueError(f"{features} reads {-min(layers)} hidden layers from the top, but the encoder has "
                          f"{num_hidden_layers}")  # fmt: skip
-    return found
+    return numbers
 
 
 class FeatureTaggingHead(keras.layers.Layer):

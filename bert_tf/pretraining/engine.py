@@ -140,8 +140,8 @@ def _train(
     """Trains and evaluates, starting from the folder's newest checkpoint."""
     settings, config, data = prepared.settings, prepared.config, prepared.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
-    found = resume.shared_checkpoint(folder, strategy)
-    start = resume.start_position(folder, prepared.phase, found)
+    point = resume.shared_checkpoint(folder, strategy)
+    start = resume.start_position(folder, prepared.phase, point)
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start, parts, prepared.teacher)
     evaluation = None
@@ -159,11 +159,11 @@ def _train(
                 run_folder.warn_if_unfinished(checkpoints.initialize(trainer.objective.model, starts_from))
         if chief:
             lock.make_folder()
-            run_folder.begin(folder, prepared.phase, found.step)
+            run_folder.begin(folder, prepared.phase, point.step)
             checkpoint_tokenizer.write(folder, config, data.rules)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
         try:
-            loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only)
+            loop.train(trainer, settings, settings.num_train_steps, point, evaluation or report_only)
             return evaluation() if evaluation else {}
         finally:
             # The report is also written after an error, and a failure of the report must not hide this error.

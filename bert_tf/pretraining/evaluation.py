@@ -71,8 +71,8 @@ class Evaluation:
         trained_on = run_folder.is_training_data(self._eval_fingerprint, phases)
         if trained_on:
             return metrics_file.TRAINING_DATA
-        known = {entry["split"]: entry for entry in metrics_file.read(self._settings.output_dir)}
-        first = known.get(metrics_file.HELD_OUT, {}).get("data", self._data)
+        newest = {entry["split"]: entry for entry in metrics_file.read(self._settings.output_dir)}
+        first = newest.get(metrics_file.HELD_OUT, {}).get("data", self._data)
         is_first = metrics_file.content_of(first) == metrics_file.content_of(self._data)
         return metrics_file.HELD_OUT if is_first else metrics_file.series_of(self._data)
 
@@ -144,10 +144,10 @@ def find_rows(
 def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict]) -> dict[str, float]:
     """Evaluates a folder's latest checkpoint.
     `evaluation`: function that evaluates the trainer's weights and returns the metrics."""
-    found = resume.shared_checkpoint(folder, trainer.strategy)
+    point = resume.shared_checkpoint(folder, trainer.strategy)
     _refuse_untrained_head(folder, trainer)
     with trainer.strategy.scope():
-        trainer.checkpoint.restore(found.prefix).expect_partial()
+        trainer.checkpoint.restore(point.prefix).expect_partial()
     return evaluation()
 
 

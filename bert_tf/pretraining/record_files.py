@@ -83,8 +83,8 @@ def starts_word(config: BertConfig, data: PretrainingData) -> list[bool] | None:
     every token, or if the file of the vocabulary was not found."""
     if config.directionality == "bidi" or not data.rules:
         return None
-    known = [not token.startswith("##") for token in data.rules.vocabulary]
-    return known + [True] * (config.vocab_size - len(known))
+    starts = [not token.startswith("##") for token in data.rules.vocabulary]
+    return starts + [True] * (config.vocab_size - len(starts))
 
 
 def inspect(
@@ -149,12 +149,12 @@ def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping
     values = {}
     for name in _BY_FLAG:
         made_with = {path: _made_with(entries).get(name) for path, entries in manifests.items()}
-        values[name] = given = getattr(settings, name)
-        if given is None:
+        values[name] = value = getattr(settings, name)
+        if value is None:
             values[name] = _agreed(name, made_with)
-        elif others := set(made_with.values()) - {given, None}:
+        elif others := set(made_with.values()) - {value, None}:
             said = ", ".join(map(str, sorted(others)))
-            logging.info("masking with --%s=%s, although the data's manifest says %s", name, given, said)
+            logging.info("masking with --%s=%s, although the data's manifest says %s", name, value, said)
     predictions = values["max_predictions_per_seq"] or _DEFAULT_PREDICTIONS
     return dataclasses.replace(settings, **{**values, "max_predictions_per_seq": predictions})
 
@@ -203,12 +203,12 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
     """Refuses unfinished sets, and globs that match the name of a missing shard. The user may leave out existing
     shards, for example to evaluate on the last shard. A shard that is missing and matches no glob is allowed, since the
     user then chose the other shards by name."""
-    given = {os.path.abspath(path) for path in files}
+    absolute = {os.path.abspath(path) for path in files}
     for path in dict.fromkeys(manifest.manifest_path(path) for path in files if path not in manifests):
         if tf.io.gfile.exists(f"{manifest.work_folder(path)}/plan.json"):
             name = path.removesuffix(manifest.SUFFIX)
             raise InputError(f"--{flag}: {name} is an unfinished set; finish the command that makes it first")
-    missing = [name for name in _listed(files, manifests) if os.path.abspath(name) not in given]
+    missing = [name for name in _listed(files, manifests) if os.path.abspath(name) not in absolute]
     missing = [name for name in missing if not tf.io.gfile.exists(name)]
     for name in missing:
         if any(reader.is_match(name, pattern) for pattern in items(patterns)):
@@ -281,16 +281,15 @@ def _vocabulary(
     vocabulary = data_vocabulary.common(
         DataVocabulary.of_manifest(path, entries) for path, entries in manifests.items()
     )
-    given = settings.vocab_file
-    if given:
+    if file := settings.vocab_file:
         # Other programs' data has no manifest, so only the model's files state how it was made.
-        rules = tokenizer_files.read(given, default=checkpoint_tokenizer.known_rules(settings), strict=False)
+        rules = tokenizer_files.read(file, default=checkpoint_tokenizer.known_rules(settings), strict=False)
         if vocabulary and vocabulary.sha256 != rules.facts["vocab_sha256"]:
             raise InputError(
-                f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
+                f"--vocab_file={file}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
                 "give the data's vocabulary"
             )
-        vocabulary = vocabulary or DataVocabulary(data, given, {"vocab_sha256": rules.facts["vocab_sha256"]})
+        vocabulary = vocabulary or DataVocabulary(data, file, {"vocab_sha256": rules.facts["vocab_sha256"]})
         return vocabulary, vocabulary.rules_of(rules)
     for path, where in _places(settings, vocabulary) if vocabulary else ():
         if _is_file(path) and (rules := _rules_with_sha256(path, vocabulary.sha256)):

@@ -105,14 +105,14 @@ class MaskedScorer:
         """Predicts the blanks of each row. For each blank, the model reads a copy of the row with this blank masked."""
         queries = [(number, at) for number, row in enumerate(rows) for at in range(len(row.blanks))]
         lengths = np.array([len(rows[number].input_ids) for number, _ in queries])
-        found: list = [None] * len(queries)
+        of_queries: list = [None] * len(queries)
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(order), self._batch_size):
             batch = order[start : start + self._batch_size]
             answers = self._step(*self._batch([(rows[queries[i][0]], queries[i][1]) for i in batch]))
             for i, *values in zip(batch, *(answer.numpy() for answer in answers), strict=False):
-                found[i] = values
-        answers = iter(found)
+                of_queries[i] = values
+        answers = iter(of_queries)
         return [TokenAnswers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
     def _batch(self, queries: Sequence[tuple[BlankRow, int]]) -> tuple[tf.Tensor, ...]:
@@ -160,9 +160,9 @@ class DirectedScorer:
 
     def answers(self, rows: Sequence[BlankRow]) -> list[TokenAnswers]:
         """Returns the log-probabilities of the blanks of each row. All tokens between [CLS] and [SEP] are blanks."""
-        found: dict[int, TokenAnswers] = {}
+        of_rows: dict[int, TokenAnswers] = {}
         for length in self._lengths:
-            todo = [i for i, row in enumerate(rows) if i not in found and len(row.input_ids) <= length]
+            todo = [i for i, row in enumerate(rows) if i not in of_rows and len(row.input_ids) <= length]
             count = max(1, _POSITIONS_AT_ONCE // length)
             for batch in (todo[start : start + count] for start in range(0, len(todo), count)):
                 ids, mask = np.zeros([count, length], np.int32), np.zeros([count, length], np.int32)
@@ -171,8 +171,8 @@ class DirectedScorer:
                     ids[place, :tokens], mask[place, :tokens] = rows[i].input_ids, 1
                 values = self._step(tf.constant(ids), tf.constant(mask)).numpy()
                 for place, i in enumerate(batch):
-                    found[i] = TokenAnswers(values[place, np.array(rows[i].blanks)])
-        return [found[i] for i in range(len(rows))]
+                    of_rows[i] = TokenAnswers(values[place, np.array(rows[i].blanks)])
+        return [of_rows[i] for i in range(len(rows))]
 
     def _log_probabilities(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the log-probability of the token at each position, float32 [B, S]; 0 where nothing is predicted."""

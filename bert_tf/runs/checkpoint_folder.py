@@ -56,8 +56,7 @@ def prefixes(folder: str) -> list[str]:
     if not tf.io.gfile.isdir(folder):
         return []
     named, latest = _named(folder)
-    found = {*named, *_by_step(folder)}
-    return sorted(found, key=lambda prefix: (prefix == latest, step_of(prefix)), reverse=True)
+    return sorted({*named, *_by_step(folder)}, key=lambda prefix: (prefix == latest, step_of(prefix)), reverse=True)
 
 
 def numbered(folder: str) -> dict[int, str]:
@@ -181,11 +180,11 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
         _move(aside, name, folder)
 
 
-def tidy(folder: str, found: ResumePoint) -> None:
+def tidy(folder: str, point: ResumePoint) -> None:
     """Cleans up a locked folder before training. Deletes the partial files that a killed process left, and moves
     damaged checkpoints into `damaged/`.
-    `found`: the result of `newest_intact`."""
-    _move_to_damaged(folder, found.prefix, found.damaged)
+    `point`: the result of `newest_intact`."""
+    _move_to_damaged(folder, point.prefix, point.damaged)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best_weights(folder))}
     for name in tf.io.gfile.listdir(folder):
         # Another process that evaluates may be writing the report and the results.
@@ -223,8 +222,8 @@ def _is_local(folder: str) -> bool:
 
 def _by_step(folder: str, name: str = "ckpt") -> list[str]:
     index = re.compile(rf"^({name}-\d+)\.index$")
-    found = filter(None, map(index.match, tf.io.gfile.listdir(folder)))
-    return sorted((os.path.join(folder, each[1]) for each in found), key=step_of)
+    matches = filter(None, map(index.match, tf.io.gfile.listdir(folder)))
+    return sorted((os.path.join(folder, each[1]) for each in matches), key=step_of)
 
 
 def _named(folder: str) -> tuple[list[str], str]:

@@ -31,10 +31,10 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
         return newest
     chosen = best(folder, newest, _LAST)
     if chosen.prefix != newest.prefix:
-        found, step = evaluations.read(folder), step_of(chosen.prefix)
+        recorded, step = evaluations.read(folder), step_of(chosen.prefix)
         logging.info(
             "%s is the best checkpoint on the dev data, with %s %.4g; the last checkpoint has step %d (%s)",
-            chosen.prefix, found.metric, found.scores[step][found.metric], newest.step, _LAST,
+            chosen.prefix, recorded.metric, recorded.scores[step][recorded.metric], newest.step, _LAST,
         )  # fmt: skip
     return chosen
 

@@ -86,8 +86,8 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
     phases = run_record.read_phases(output_dir)
     if phases:
         _refuse_if_different(output_dir, "another model", phases[-1].model, model)
-    for known in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
-        DataVocabulary(**known).refuse(vocabulary)
+    for recorded in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
+        DataVocabulary(**recorded).refuse(vocabulary)
 
 
 def check_script(folder: str, script: str, do_train: bool) -> None:

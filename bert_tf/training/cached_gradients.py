@@ -33,7 +33,7 @@ def accumulate(
 ) -> tuple[list[tf.Tensor | None], Scalars]:
     """Computes the gradients of this replica's rows; for the arguments and the result, see `gradients.accumulate`."""
 
-    def outputs(rows, drawn):
+    def run_model(rows, drawn):
         if parts == 1:
             return objective.outputs(rows, drawn)
         return tf.concat(side_by_side(objective.outputs, rows, parts, derived_seeds(drawn, parts)), 0)
@@ -42,20 +42,20 @@ def accumulate(
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in variables:
                 tape.watch(variable)
-            found = outputs(rows, drawn)
-        return found, lambda upstream: tape.gradient(found, variables, output_gradients=upstream)
+            outputs = run_model(rows, drawn)
+        return outputs, lambda upstream: tape.gradient(outputs, variables, output_gradients=upstream)
 
     if micro_batches == 1:
-        found, gradients_of = watched(batch, seed)
-        upstream, numerators = _of_outputs(objective, found, batch, denominators, scaled)
+        outputs, gradients_of = watched(batch, seed)
+        upstream, numerators = _of_outputs(objective, outputs, batch, denominators, scaled)
         return gradients_of(upstream), numerators
     seeds, columns = tf.stack(derived_seeds(seed, micro_batches)), split(batch, micro_batches)
-    found = tf.map_fn(
-        lambda index: outputs({name: column[index] for name, column in columns.items()}, seeds[index]),
+    outputs = tf.map_fn(
+        lambda index: run_model({name: column[index] for name, column in columns.items()}, seeds[index]),
         tf.range(micro_batches), fn_output_signature=tf.float32, parallel_iterations=1,
     )  # fmt: skip
-    found = tf.reshape(found, [-1, found.shape[-1]])
-    upstream, numerators = _of_outputs(objective, found, batch, denominators, scaled)
+    outputs = tf.reshape(outputs, [-1, outputs.shape[-1]])
+    upstream, numerators = _of_outputs(objective, outputs, batch, denominators, scaled)
 
     def again(rows, drawn):
         rows = dict(rows)
@@ -67,22 +67,22 @@ def accumulate(
 
 
 def _of_outputs(
-    objective: CoupledObjective, found: tf.Tensor, batch: Mapping, denominators: Mapping, scaled: Callable
+    objective: CoupledObjective, outputs: tf.Tensor, batch: Mapping, denominators: Mapping, scaled: Callable
 ) -> tuple[tf.Tensor, Scalars]:
     """Returns the gradients of this replica's outputs, and the numerators of its rows. Every replica compares its own
     rows with the rows of all replicas."""
     context, columns = tf.distribute.get_replica_context(), objective.columns(batch)
-    size = found.shape[0] or tf.shape(found)[0]
+    size = outputs.shape[0] or tf.shape(outputs)[0]
     first = context.replica_id_in_sync_group * size
     if context.num_replicas_in_sync > 1:
-        found, columns = tf.nest.map_structure(lambda value: context.all_gather(value, axis=0), (found, columns))
-    numbers = tf.range(tf.shape(found)[0])
+        outputs, columns = tf.nest.map_structure(lambda value: context.all_gather(value, axis=0), (outputs, columns))
+    numbers = tf.range(tf.shape(outputs)[0])
     is_own = tf.cast((numbers >= first) & (numbers < first + size), tf.float32)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(found)
-        terms = objective.numerators_of(found, columns, is_own)
+        tape.watch(outputs)
+        terms = objective.numerators_of(outputs, columns, is_own)
         loss = scaled(objective.loss(terms["loss"], denominators))
-    gradient = tape.gradient(loss, found)
+    gradient = tape.gradient(loss, outputs)
     if context.num_replicas_in_sync > 1:
         gradient = context.all_reduce(tf.distribute.ReduceOp.SUM, gradient)
     return gradient[first : first + size], terms["loss"] | terms["metrics"]

@@ -57,12 +57,12 @@ def train(
     trainer: Trainer,
     settings: PretrainingSettings | FineTuningSettings,
     num_train_steps: int,
-    found: checkpoint_folder.ResumePoint,
+    point: checkpoint_folder.ResumePoint,
     evaluate: Callable[[], None] | None = None,
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains up to a step, from the checkpoint in `found`, or from the model's weights if there is no checkpoint. After
+    """Trains up to a step, from the checkpoint in `point`, or from the model's weights if there is no checkpoint. After
     SIGTERM or Ctrl-C, training continues for about a second, or to the end of a slower step. Then training saves a
     checkpoint and stops. On a TPU, or with several workers, training first finishes the current loop.
     `trainer`: a trainer with an optimizer and training data.
@@ -74,7 +74,7 @@ def train(
     `has_ended`: function that is called after `evaluate`; if it returns True, training ends before its last step.
     Raises NotFinite: a weight is not finite, or a step failed because its loss or gradient is not finite. With
     `skip_non_finite_steps`, training fails only after many such steps in a row."""
-    run = _Run(trainer, settings, num_train_steps, found)
+    run = _Run(trainer, settings, num_train_steps, point)
     step = run.first_step
     if step >= num_train_steps:
         logging.info("training is already complete at step %d", step)
@@ -113,18 +113,18 @@ class _Run:
     `saved`: prefix of the last checkpoint.
     `shown`: the progress display; None on a worker that writes no files."""
 
-    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: checkpoint_folder.ResumePoint):
+    def __init__(self, trainer: Trainer, settings, num_train_steps: int, point: checkpoint_folder.ResumePoint):
         self._trainer, self._settings = trainer, settings
-        self._folder, self.saved = settings.output_dir, found.prefix
+        self._folder, self.saved = settings.output_dir, point.prefix
         self._writes, self.shown = strategies.is_chief(trainer.strategy), None
-        resume.restore(trainer, found)
+        resume.restore(trainer, point)
         self._saved_step = self.first_step = int(trainer.global_step.numpy())
         if self.first_step >= num_train_steps:
             return
         if self._writes:
-            checkpoint_folder.tidy(self._folder, found)
-        if found.prefix:
-            logging.info("resuming from %s", found.prefix)
+            checkpoint_folder.tidy(self._folder, point)
+        if point.prefix:
+            logging.info("resuming from %s", point.prefix)
         else:
             self._save()
         if self._writes:

@@ -104,11 +104,11 @@ def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> 
     """Adds derived metrics to measured metrics.
     `values`: metrics by name, float32 [] each.
     Returns all metrics by name: first the declared metrics in the order of `declared`, then the other metrics."""
-    found = {}
+    results = {}
     for metric in declared:
         sources = [values[name] for name in metric.derived_from if name in values]
         if sources:
-            found[metric.name] = metric.derive(sources)
+            results[metric.name] = metric.derive(sources)
         elif metric.name in values:
-            found[metric.name] = values[metric.name]
-    return found | {name: value for name, value in values.items() if name not in found}
+            results[metric.name] = values[metric.name]
+    return results | {name: value for name, value in values.items() if name not in results}

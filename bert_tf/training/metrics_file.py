@@ -59,9 +59,9 @@ def other_data(output_dir: str) -> dict[str, str]:
     parent = os.path.join(output_dir, OTHER_DATA)
     names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
     splits = {entry["split"] for entry in read(output_dir)}
-    known = {folder_of(output_dir, split): split for split in splits}
+    split_of = {folder_of(output_dir, split): split for split in splits}
     folders = [os.path.join(parent, name.rstrip("/")) for name in names]
-    return {known.get(folder, os.path.basename(folder)): folder for folder in folders}
+    return {split_of.get(folder, os.path.basename(folder)): folder for folder in folders}
 
 
 def _is_torn(path: str) -> bool:

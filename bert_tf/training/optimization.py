@@ -125,8 +125,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         m, v = self._m[index], self._v[index]
         of_replica = factor.ref(), finite.ref(), self._factors[index]
         if self._has_kernel(variable):
-            found = scalars(self._kernel_scalars, *of_replica)
-            self._step_by_kernel(variable, m, v, gradient, found, self._decayed[index])
+            of_kernel = scalars(self._kernel_scalars, *of_replica)
+            self._step_by_kernel(variable, m, v, gradient, of_kernel, self._decayed[index])
             return
         # Convert a sparse gradient to a dense tensor, so that moments also decay in rows without a gradient.
         gradient = tf.convert_to_tensor(gradient)

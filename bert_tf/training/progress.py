@@ -67,11 +67,11 @@ class TrainingProgress:
 def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> str:
     """Formats metrics as one line of about a hundred columns.
     `declared`: the objective's metrics, which define short names; other metrics are shown with their full names."""
-    known, groups = metrics.by_name(declared), {}
-    for name, metric in known.items():
+    by_name, groups = metrics.by_name(declared), {}
+    for name, metric in by_name.items():
         if name in values and metric.short_name:
             groups.setdefault(metric.group, []).append(_in_words(metric, values[name]))
-    others = [f"{name} {value:.4g}" for name, value in values.items() if name not in known]
+    others = [f"{name} {value:.4g}" for name, value in values.items() if name not in by_name]
     return " | ".join(" ".join(part) for part in (*groups.values(), others) if part)
 
 
