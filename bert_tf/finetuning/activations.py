@@ -10,7 +10,6 @@ Letters: P maximum number of tokens per row that the head reads, K layers.
 """
 
 import dataclasses
-import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -24,17 +23,15 @@ from bert_tf.checkpoints import digest_of_weights, variables_by_path
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
-from bert_tf.finetuning.batches import row_batches, row_columns
+from bert_tf.finetuning.batches import one_pass, row_columns
 from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation
+from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.tokenization import BertTokenizer
 
 _VERSION = 2
 _DTYPE = np.float16
-# Number of tokens in a batch, including padding. Larger batches are not faster on a CPU.
-_TOKENS_PER_BATCH = 4096
 
 
 def with_activations(
@@ -50,11 +47,7 @@ def with_activations(
     `max_seq_length`: sequence length, S.
     The result is the split with `activations`. The `lengths` of this split are the numbers of tokens that the head
     reads."""
-    rows = max(1, _TOKENS_PER_BATCH // max_seq_length)
-    slices = strategy.num_replicas_in_sync
-    plan = plan_evaluation(
-        split.lengths, batch_size=rows * slices, max_seq_length=max_seq_length, slices=slices, packed_for=model.config
-    )
+    plan, make_batches = one_pass(split, task, tokenizer, max_seq_length, strategy, model.config)
     counts = task.output_counts(split)
     path = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, split, tokenizer, max_seq_length)}.npy")
     order = plan.ids.ravel()
@@ -67,10 +60,7 @@ def with_activations(
         logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, path)
     else:
         try:
-            batches = functools.partial(
-                row_batches, split, task, tokenizer, plan, max_seq_length=max_seq_length, slices=slices
-            )
-            _write(stored, order, _results(stored, batches, model, strategy), name)
+            _write(stored, order, _results(stored, make_batches, model, strategy), name)
         except (OSError, tf.errors.OpError) as error:
             raise InputError(
                 f"{path}: the activations cannot be written ({' '.join(str(error).split())}); they take "
@@ -80,7 +70,7 @@ def with_activations(
 
 
 def _results(
-    stored: StoredRows, batches: Callable, model: FineTunedBert, strategy: tf.distribute.Strategy
+    stored: StoredRows, make_batches: Callable, model: FineTunedBert, strategy: tf.distribute.Strategy
 ) -> Iterator[dict[int, np.ndarray]]:
     """Yields, for each batch, the activations [P, K, H] of its rows by the rows' indices."""
 
@@ -92,7 +82,7 @@ def _results(
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 
-    for batch in strategy.distribute_datasets_from_function(lambda context: batches(input_context=context)):
+    for batch in strategy.distribute_datasets_from_function(make_batches):
         row_ids, of_rows = (values.numpy() for values in step(batch))
         yield dict(zip(row_ids.tolist(), of_rows, strict=True))
 

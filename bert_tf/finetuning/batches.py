@@ -1,15 +1,18 @@
 """Makes batches of encoded rows according to a plan; several rows may share a packed row."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
 from bert_tf.core.datasets import without_autotune
-from bert_tf.finetuning.row_plan import PackedShape, RowPlan
+from bert_tf.finetuning.row_plan import PackedShape, RowPlan, plan_evaluation
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.tokenization import BertTokenizer
 
+# Number of tokens in a batch of `one_pass`, including padding. Larger batches are not faster on a CPU.
+_TOKENS_PER_BATCH = 4096
 # In a packed batch, the columns with an entry for each row have this prefix. The other columns describe packed rows.
 _ROW = "row/"
 
@@ -18,6 +21,24 @@ def row_columns(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns the columns that have an entry for each row, [B, ...]. The batch may be packed or unpacked."""
     packed = {name.removeprefix(_ROW): column for name, column in batch.items() if name.startswith(_ROW)}
     return packed or dict(batch)
+
+
+def one_pass(
+    split: Split, task: Task, tokenizer: BertTokenizer, max_seq_length: int, strategy: tf.distribute.Strategy,
+    packed_for: BertConfig | None,
+) -> tuple[RowPlan, Callable[[tf.distribute.InputContext], tf.data.Dataset]]:  # fmt: skip
+    """Returns a plan of one pass over a split, and a function that returns the batches of a worker."""
+    slices = strategy.num_replicas_in_sync
+    plan = plan_evaluation(
+        split.lengths,
+        batch_size=max(1, _TOKENS_PER_BATCH // max_seq_length) * slices,
+        max_seq_length=max_seq_length,
+        slices=slices,
+        packed_for=packed_for,
+        rows_per_example=task.rows_per_example(split),
+    )
+    options = {"max_seq_length": max_seq_length, "slices": slices}
+    return plan, lambda context: row_batches(split, task, tokenizer, plan, **options, input_context=context)
 
 
 def row_batches(

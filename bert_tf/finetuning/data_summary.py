@@ -25,15 +25,18 @@ def log(run: PreparedRun) -> None:
         steps = ""
         if split_name == "train" and not settings.sweep:
             steps = f", {run.num_train_steps():,} steps of {settings.train_batch_size}"
-        if split.lengths is None or not len(split):
+        if not len(split):
             continue
+        examples, rows = task.example_and_row_names
+        within = f" in {len(split):,} {rows}" if len(split) != len(split.examples) else ""
         lost = lost_tokens(split, settings.max_seq_length)
         truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
         cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.row_length else "; none truncated"
         unknown = unknown_share(split, run.tokenizer.unk_id)
+        median, most, longest = np.quantile(split.lengths + lost, [0.5, 0.95, 1], method="inverted_cdf").tolist()
         logging.info(
-            "%s: %s%s; %s%s; %.1f%% [UNK]",
-            name, _counts(split, *task.example_and_row_names), steps, _lengths(split, lost), cut, 100 * unknown,
+            "%s: %s %s%s%s; tokens: median %s, 95%% up to %s, longest %s%s; %.1f%% [UNK]",
+            name, f"{len(split.examples):,}", examples, within, steps, median, most, longest, cut, 100 * unknown,
         )  # fmt: skip
         if unknown > MOST_UNKNOWN:
             rules = run.tokenizer.rules
@@ -45,7 +48,7 @@ def log(run: PreparedRun) -> None:
             remedies = [*(["a larger --max_seq_length"] if longer else []), *remedies] or ["a model for longer rows"]
             logging.warning(
                 "%s: %.0f%% of the %s are truncated, and %.0f%% of the tokens are lost; %s %s",
-                name, 100 * truncated, task.example_and_row_names[0], 100 * share,
+                name, 100 * truncated, examples, 100 * share,
                 "give" if settings.do_train else "train with", ", or ".join(remedies),
             )  # fmt: skip
 
@@ -68,13 +71,3 @@ def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
     lengths = first.row_lengths().numpy()
     of_second = np.zeros_like(lengths) if second is None else second.row_lengths().numpy()
     return np.maximum(0, lengths + of_second + 2 + (of_second > 0) - max_seq_length)
-
-
-def _counts(split: Split, examples: str, rows: str) -> str:
-    within = f" in {len(split):,} {rows}" if len(split) != len(split.examples) else ""
-    return f"{len(split.examples):,} {examples}{within}"
-
-
-def _lengths(split: Split, lost: np.ndarray) -> str:
-    median, most, longest = np.quantile(split.lengths + lost, [0.5, 0.95, 1], method="inverted_cdf").tolist()
-    return f"tokens: median {median}, 95% up to {most}, longest {longest}"

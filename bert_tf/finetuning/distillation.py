@@ -5,7 +5,6 @@ Learn Better", 2019, whose students also learn the teacher's outputs for unlabel
 """
 
 import dataclasses
-import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,10 +17,9 @@ from absl import logging
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workarounds
-from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.batches import one_pass
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.tokenization import BertTokenizer
@@ -31,8 +29,6 @@ FOLDER = "teacher"
 # The file in the run's folder with the teacher's scores on the dev data.
 NAME = "teacher.json"
 _VERSION = 1
-# Number of tokens in a batch of the teacher, including padding.
-_TOKENS_PER_BATCH = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,18 +123,8 @@ def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.d
     """Returns what a function such as `Task.prediction` makes of the teacher's logits, [N, ...]."""
     with strategy.scope():
         model = teacher.load()
-    task, length, slices = teacher.task, teacher.max_seq_length, strategy.num_replicas_in_sync
-    plan = plan_evaluation(
-        split.lengths,
-        batch_size=max(1, _TOKENS_PER_BATCH // length) * slices,
-        max_seq_length=length,
-        slices=slices,
-        packed_for=None if task.activations_dir else model.config,
-        rows_per_example=task.rows_per_example(split),
-    )
-    batches = functools.partial(row_batches, split, task, teacher.tokenizer, plan, max_seq_length=length, slices=slices)
-    objective, what = FineTuningObjective(model, task), "computing the teacher's outputs"
-    outputs, _ = evaluate_rows(
-        objective, of_logits, strategy, lambda context: batches(input_context=context), len(split), what=what
-    )
+    packed_for = None if teacher.task.activations_dir else model.config
+    _, make_batches = one_pass(split, teacher.task, teacher.tokenizer, teacher.max_seq_length, strategy, packed_for)
+    objective, what = FineTuningObjective(model, teacher.task), "computing the teacher's outputs"
+    outputs, _ = evaluate_rows(objective, of_logits, strategy, make_batches, len(split), what=what)
     return outputs

@@ -81,10 +81,13 @@ def run_finetuning(
         finally:
             # An error in writing the report must not hide an error of the run.
             with contextlib.suppress(OSError, tf.errors.OpError):
+                folder, splits = settings.output_dir, run.splits
                 # A prediction without labels does not change the report.
-                changes = settings.do_train or settings.do_eval or _has_labeled_test(run)
-                if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
-                    write_report(settings.output_dir)
+                has_labels = "test" in splits and task.is_labeled(splits["test"].examples)
+                changes = settings.do_train or settings.do_eval or has_labels
+                has_results = checkpoint_folder.prefixes(folder) or sweep_results.exists(folder)
+                if write_report and changes and strategies.is_chief(strategy) and has_results:
+                    write_report(folder)
 
 
 def parts_of(settings: FineTuningSettings) -> int:
@@ -97,14 +100,6 @@ def parts_of(settings: FineTuningSettings) -> int:
         (settings.predict_batch_size, settings.do_predict),
     )
     return batch_parts.choose_parts(settings, [size for size, wanted in sizes if wanted])
-
-
-def _has_labeled_test(run: PreparedRun) -> bool:
-    return "test" in run.splits and run.task.is_labeled(run.splits["test"].examples)
-
-
-def _has_results(folder: str) -> bool:
-    return bool(checkpoint_folder.prefixes(folder)) or sweep_results.exists(folder)
 
 
 def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:

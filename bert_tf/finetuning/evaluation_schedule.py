@@ -63,13 +63,12 @@ class EvaluationSchedule:
                 self._write()  # the file belongs to an earlier run, whose checkpoints were deleted
             return
         recorded = evaluations.read(self._folder).up_to(trained_steps) if trained_steps else evaluations.Evaluations()
-        is_other = recorded.data and not evaluated_data.is_same(recorded.data, data)
-        if is_other and self._steps:
-            raise InputError(
-                f"{os.path.join(self._folder, evaluations.NAME)}: belongs to other dev data ({recorded.data}, now "
-                f"{data}); restore the earlier data, or delete this file to choose among later checkpoints"
-            )
-        if is_other:
+        if recorded.data and not evaluated_data.is_same(recorded.data, data):
+            if self._steps:
+                raise InputError(
+                    f"{os.path.join(self._folder, evaluations.NAME)}: belongs to other dev data ({recorded.data}, now "
+                    f"{data}); restore the earlier data, or delete this file to choose among later checkpoints"
+                )
             evaluated_data.refuse_tuning(settings)
             return
         if not self._steps:

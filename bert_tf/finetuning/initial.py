@@ -48,7 +48,7 @@ def check_initial_of_task(
 
 
 def _warn_of_other_head(contents: OpenCheckpoint, task: Task, part: str) -> None:
-    if not _has_head(contents, part):
+    if not has_head(contents, part):
         return
     folder = contents.folder
     trained = description.read(folder) if description.exists(folder) else None
@@ -91,7 +91,7 @@ def adapted(contents: OpenCheckpoint, task: Task | TaskDescription, head: str) -
 
 def _labels_of(contents: OpenCheckpoint, head: str) -> tuple[str, ...]:
     """Returns the names of a checkpoint's classes in the order of the head's outputs; () if the names are unknown."""
-    if not _has_head(contents, head):
+    if not has_head(contents, head):
         return ()
     folder = contents.folder
     if description.exists(folder):
@@ -105,7 +105,7 @@ def _labels_of(contents: OpenCheckpoint, head: str) -> tuple[str, ...]:
     return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(labels)) else labels
 
 
-def _has_head(contents: OpenCheckpoint, head: str) -> bool:
+def has_head(contents: OpenCheckpoint, head: str) -> bool:
     return head in names.heads_in([*contents.tensors, *contents.own_heads])
 
 

@@ -17,7 +17,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import activations, description, distillation, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.distillation import Teacher
-from bert_tf.finetuning.initial import check_initial_of_task
+from bert_tf.finetuning.initial import check_initial_of_task, has_head
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
@@ -279,10 +279,9 @@ def _check_start(path: str, settings: FineTuningSettings, task: Task, config: Be
         path, task, config, settings.reinitialize_head, make_head, settings.transfer_layers
     )
     head = make_head(config)
-    name = getattr(head, "checkpoint_name", "head")
-    there = names.heads_in([*contents.tensors, *contents.own_heads])
-    has_head = name in there or not checkpoints.variables_by_path(head)  # some heads have no weights
-    if run_folder.takes_over(settings) and (settings.reinitialize_head or not has_head):
+    # some heads have no weights
+    is_complete = has_head(contents, getattr(head, "checkpoint_name", "head")) or not head.variables
+    if run_folder.takes_over(settings) and (settings.reinitialize_head or not is_complete):
         raise InputError(
             f"{contents.source}: has no head for this task, and {settings.output_dir} has no trained model; give "
             "--do_train, or a fine-tuned --init_checkpoint without --reinitialize_head"

@@ -22,21 +22,21 @@ def per_replica_batches(
 
     # AutoGraph has nothing to rewrite in the three functions, and would search them for a quarter of a second.
     @tf.autograph.experimental.do_not_convert
-    def share(batch, replica):
+    def of_replica(batch, replica):
         total = tf.shape(batch["data_position"])[0]
         begin, end = total * replica // replicas, total * (replica + 1) // replicas
-        share = {name: column[begin:end] for name, column in batch.items()}
-        share["data_position"] = tf.repeat(batch["data_position"][-1:], end - begin, axis=0)
+        columns = {name: column[begin:end] for name, column in batch.items()}
+        columns["data_position"] = tf.repeat(batch["data_position"][-1:], end - begin, axis=0)
         size = batch_size // replicas if batch_size else None
-        return {name: tf.ensure_shape(column, [size, *column.shape[1:]]) for name, column in share.items()}
+        return {name: tf.ensure_shape(column, [size, *column.shape[1:]]) for name, column in columns.items()}
 
     @tf.autograph.experimental.do_not_convert
     def first(batch):
-        return share(batch, 0)
+        return of_replica(batch, 0)
 
     @tf.autograph.experimental.do_not_convert
     def split(batch):
         numbers = tf.data.Dataset.range(worker * local, (worker + 1) * local, output_type=tf.int32)
-        return numbers.map(tf.autograph.experimental.do_not_convert(lambda replica: share(batch, replica)))
+        return numbers.map(tf.autograph.experimental.do_not_convert(lambda replica: of_replica(batch, replica)))
 
     return batches.map(first) if replicas == 1 else batches.flat_map(split)

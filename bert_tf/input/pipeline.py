@@ -62,7 +62,7 @@ def pretraining_batches(
     """Returns a dataset of batches of pre-training examples. Training shuffles and repeats endlessly, in an order that
     depends only on the seed. Evaluation reads the files once, in their order, and drops no example.
     `reading`: contents of the records, and how to read them.
-    `batch_size`: global batch size in rows; each element of the dataset is one replica's share.
+    `batch_size`: global batch size in rows; each element of the dataset is a per-replica batch.
     `training`: whether to shuffle, repeat, and return full batches only.
     `start`: the position at which reading starts, for example the `data_position` of the previous batch.
     `input_context`: the context that identifies this worker; None for a single replica.
@@ -89,8 +89,8 @@ def pretraining_batches(
 
     rows = windows.prefetch(tf.data.AUTOTUNE).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     batches = rows.rebatch(batch_size, drop_remainder=training)
-    shares = per_replica_batches(batches, batch_size if training else None, input_context)
-    return without_autotune(shares.prefetch(tf.data.AUTOTUNE))
+    per_replica = per_replica_batches(batches, batch_size if training else None, input_context)
+    return without_autotune(per_replica.prefetch(tf.data.AUTOTUNE))
 
 
 def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

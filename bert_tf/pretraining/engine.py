@@ -143,7 +143,7 @@ def _train(
     point = resume.shared_checkpoint(folder, strategy)
     start = resume.start_position(folder, prepared.phase, point)
     starts_from = run_folder.initial_checkpoint(settings)
-    trainer = _make_trainer(settings, config, data, strategy, start, parts, prepared.teacher)
+    trainer = _make_trainer(prepared, strategy, start, parts)
     evaluation = None
     if settings.do_eval:
         predictor = _make_fill_mask(prepared, trainer)
@@ -172,12 +172,10 @@ def _train(
 
 
 def _evaluate(prepared: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
-    settings, data, config = prepared.settings, prepared.data, prepared.config
-    trainer = _make_trainer(settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(
-        settings, trainer, _make_fill_mask(prepared, trainer), write_report, prepared.eval_fingerprint
-    )
-    with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
+    settings, data, trainer = prepared.settings, prepared.data, _make_trainer(prepared, strategy)
+    predictor = _make_fill_mask(prepared, trainer)
+    evaluation = Evaluation(settings, trainer, predictor, write_report, prepared.eval_fingerprint)
+    with pipeline.clear_errors([*data.files, *data.eval_files], prepared.config.vocab_size):
         return evaluate_latest(trainer, settings.output_dir, evaluation)
 
 
@@ -233,14 +231,9 @@ def _same_on_workers(prepared: _Prepared) -> dict:
 
 
 def _make_trainer(
-    settings: PretrainingSettings,
-    config: BertConfig,
-    data: record_files.PretrainingData,
-    strategy: tf.distribute.Strategy,
-    start: Position,
-    parts: int = 1,
-    teacher: OpenCheckpoint | None = None,
+    prepared: _Prepared, strategy: tf.distribute.Strategy, start: Position = BEGINNING, parts: int = 1
 ) -> Trainer:
+    settings, config, data, teacher = prepared.settings, prepared.config, prepared.data, prepared.teacher
     reading = record_files.reading_options(settings, config, data)
 
     def dataset(paths, batch_size, **options):
@@ -278,7 +271,7 @@ def _make_trainer(
             ),
             eval_dataset=eval_dataset,
             skip_non_finite_steps=settings.skip_non_finite_steps,
-            throughput=_throughput(settings, config, data, strategy),
+            throughput=_throughput(prepared, strategy),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
             compiles=settings.enable_xla,
             parts=parts,
@@ -290,12 +283,8 @@ def optimizer_of(settings: PretrainingSettings) -> keras.optimizers.Optimizer:
     return make_optimizer(settings, settings.learning_rate, end, settings.num_warmup_steps)
 
 
-def _throughput(
-    settings: PretrainingSettings,
-    config: BertConfig,
-    data: record_files.PretrainingData,
-    strategy: tf.distribute.Strategy,
-) -> Throughput:
+def _throughput(prepared: _Prepared, strategy: tf.distribute.Strategy) -> Throughput:
+    settings, config, data = prepared.settings, prepared.config, prepared.data
     predictions, examples = settings.max_predictions_per_seq, 1
     if data.packing:
         predictions, examples = data.packing.predictions, data.packing.sequences

@@ -62,25 +62,21 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
 
 def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[BlankRow]:
     """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict."""
-    rows = [
-        row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
-        for number, line in numbered_lines(path, "fill_mask_file")
-    ]
-    if not 1 <= len(rows) <= _MOST_SENTENCES:
-        raise InputError(f"{path}: contains {len(rows)} sentences; give 1 to {_MOST_SENTENCES}, one per line")
-    return rows
-
-
-def numbered_lines(path: str, flag: str) -> list[tuple[int, str]]:
-    """Returns the nonblank lines of a text file, and their line numbers, counted from 1."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"--{flag}={path}: no such file")
+        raise InputError(f"--fill_mask_file={path}: no such file")
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             lines = file.read().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8; save it as UTF-8") from error
-    return [(number, line.rstrip("\r")) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [
+        row_of_line(line.rstrip("\r"), f"{path}, line {number}", tokenizer, max_seq_length)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    if not 1 <= len(rows) <= _MOST_SENTENCES:
+        raise InputError(f"{path}: contains {len(rows)} sentences; give 1 to {_MOST_SENTENCES}, one per line")
+    return rows
 
 
 def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> BlankRow:

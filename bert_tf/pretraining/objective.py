@@ -74,9 +74,10 @@ class BertPretrainer(keras.Model):
         training, if P + N < S, the last layer is computed only at the positions that the heads read, and
         `sequence_output` contains only the masked positions, [B, P, H]. (N is 1 without packed rows.)"""
         positions = inputs["masked_lm_positions"]
+        examples = inputs["cls_positions"].shape[1] if "cls_positions" in inputs else 1
         # In training, the heads read the last layer only at these positions. There are few such positions, unless the
         # model is left-to-right.
-        few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
+        few = training and positions.shape[1] + examples < inputs["input_ids"].shape[1]
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
         scores = self.masked_lm(
             outputs["sequence_output"], None if few else positions, self.encoder.embeddings.word_embeddings
@@ -89,11 +90,6 @@ class BertPretrainer(keras.Model):
             "masked_lm_logits": logits,
             "next_sentence_logits": next_sentence_logits,
         }
-
-
-def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
-    """Counts the positions of a row that the pooler reads."""
-    return inputs["cls_positions"].shape[1] if "cls_positions" in inputs else 1
 
 
 class PretrainingObjective:

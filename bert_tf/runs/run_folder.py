@@ -156,10 +156,9 @@ def check_phase(output_dir: str, phase: run_record.TrainingRecord, trained_steps
     _refuse_if_different(output_dir, "another model", last.model, phase.model)
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
         # One of the two calls raises an error.
-        if not _is_same_data(last, phase):
-            _refuse_if_different(output_dir, "other data", last.data, phase.data)
+        _refuse_if_different(output_dir, "other data", last.data, phase.data)
         _refuse_if_other_flags(output_dir, last, phase)
-    return trained_steps - last.first_step if _is_same_data(last, phase) else 0
+    return trained_steps - last.first_step if last.data == phase.data else 0
 
 
 def check_trained(output_dir: str, phase: run_record.TrainingRecord, compared: Sequence[str]) -> None:
@@ -208,7 +207,7 @@ def _begun(output_dir: str, trained_steps: int) -> list[run_record.TrainingRecor
 
 
 def _is_same(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> bool:
-    return _is_same_data(last, phase) and not _different_optimizer_entries(last, phase)
+    return last.data == phase.data and not _different_optimizer_entries(last, phase)
 
 
 def _different_optimizer_entries(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> list[str]:
@@ -237,10 +236,6 @@ def resolved_path(path: str) -> str:
     return os.path.realpath(path) if path and "://" not in path else path
 
 
-def _is_same_data(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> bool:
-    return last.data == phase.data
-
-
 def _continues(last: run_record.TrainingRecord, phase: run_record.TrainingRecord, trained_steps: int) -> bool:
     if trained_steps < last.optimizer["num_train_steps"]:
         return False
@@ -248,7 +243,7 @@ def _continues(last: run_record.TrainingRecord, phase: run_record.TrainingRecord
         return False
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
-    same_but_longer = _is_same_data(last, phase) and schedule.issuperset(_different_optimizer_entries(last, phase))
+    same_but_longer = last.data == phase.data and schedule.issuperset(_different_optimizer_entries(last, phase))
     return same_but_longer or (another_length and phase.model.get("model") == PRETRAINING)
 
 

@@ -221,7 +221,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         norm = optimization.clipped_update(self.optimizer, grads, variables, self.global_step)
         bad = ~tf.math.is_finite(norm)
         if scaling:  # an overflow in float16 is normal and lowers the loss scale
-            bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
+            broken = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~tf.math.is_finite(loss), tf.int32))
+            bad &= lowest_scale | (broken > 0)
         self._measure({"gradient_norm": norm}, {"gradient_norm": tf.ones_like(norm)}, tf.math.is_finite(norm))
         self._measure(numerators, own["loss"] | own["metrics"], ~bad)
         return tf.cast(bad, tf.int64)
@@ -280,11 +281,6 @@ def _spoil_norm_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> lis
     smallest = min(dense, key=lambda i: gradients[i].shape.num_elements())
     spoilt = gradients[smallest] + tf.where(finite, 0.0, float("nan"))
     return [spoilt if i == smallest else gradient for i, gradient in enumerate(gradients)]
-
-
-def _on_any_replica(condition: tf.Tensor) -> tf.Tensor:
-    context = tf.distribute.get_replica_context()
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(condition, tf.int32)) > 0
 
 
 def _integer(value, name: str) -> tf.Variable:

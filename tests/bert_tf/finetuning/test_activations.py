@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning import activations
+from bert_tf.finetuning import activations, batches
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tokenization import BertTokenizer
@@ -15,7 +15,7 @@ from tests.small_configs import small_config
 @pytest.mark.slow
 @pytest.mark.parametrize(("features", "layers"), [("embeddings", 1), ("weighted_sum_last_four", 4)])
 def test_stored_activations_equal_encoder_outputs(vocab_file, tmp_path, monkeypatch, caplog, features, layers):
-    monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
+    monkeypatch.setattr(batches, "_TOKENS_PER_BATCH", 100)
     tokenizer = BertTokenizer(vocab_file)
     task = make_task(features=features, lstm_size=4, activations_dir=str(tmp_path))
     found = sentences(tokenizer.vocabulary, 30, longest=30)

@@ -13,7 +13,7 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
-from bert_tf.finetuning import activations
+from bert_tf.finetuning import activations, batches
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.run_ner import main as run_ner
@@ -197,7 +197,7 @@ def features(inputs, output_dir, *more: str) -> NerSettings:
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 150)
+    monkeypatch.setattr(batches, "_TOKENS_PER_BATCH", 150)
 
 
 def refuse(*args, **kwargs):
