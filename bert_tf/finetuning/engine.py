@@ -254,14 +254,9 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         distillation.record_scores(settings.output_dir, run.teacher, dev, objective.model, strategy)
 
     schedule = EvaluationSchedule(
-        settings,
-        strategy,
-        run.task,
-        run.data_ids.get("dev", ""),
-        num_train_steps,
-        point.step,
+        settings, strategy, run.task, run.data_ids.get("dev", ""), num_train_steps, point.step,
         lambda step: _evaluate(run, objective, step, dev_outputs),
-    )
+    )  # fmt: skip
     if schedule.has_ended():
         return
 
@@ -305,15 +300,8 @@ def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
 ) -> tuple[np.ndarray, dict[str, float]]:
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
-    return evaluate_rows(
-        objective,
-        run.task.prediction,
-        run.strategy,
-        run.batches(split, plan, parts),
-        len(run.splits[split]),
-        parts,
-        f"predicting {split}",
-    )
+    batches, rows = run.batches(split, plan, parts), len(run.splits[split])
+    return evaluate_rows(objective, run.task.prediction, run.strategy, batches, rows, parts, f"predicting {split}")
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:

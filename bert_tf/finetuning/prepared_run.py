@@ -180,21 +180,14 @@ class PreparedRun:
 
     def batches(self, split: str, plan: RowPlan, slices_per_replica: int = 1, start: int = 0):
         """Returns a function that maps an input context to the dataset of a split's batches."""
-
-        def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
-            return row_batches(
-                self.splits[split],
-                self.task,
-                self.tokenizer,
-                plan,
-                max_seq_length=self.settings.max_seq_length,
-                slices=self.strategy.num_replicas_in_sync * slices_per_replica,
-                slices_per_replica=slices_per_replica,
-                start=start,
-                input_context=input_context,
-            )
-
-        return make_batches
+        arguments = self.splits[split], self.task, self.tokenizer, plan
+        options = {
+            "max_seq_length": self.settings.max_seq_length,
+            "slices": self.strategy.num_replicas_in_sync * slices_per_replica,
+            "slices_per_replica": slices_per_replica,
+            "start": start,
+        }
+        return lambda context: row_batches(*arguments, **options, input_context=context)
 
     def phase(self, num_train_steps: int) -> run_record.TrainingRecord:
         """Returns the entry of `run.json` for training with this number of steps."""

@@ -54,8 +54,8 @@ class Evaluation:
         settings: PretrainingSettings,
         trainer: Trainer,
         looks: fill_mask.FillMask | None,
-        write_report: Report = no_report,
-        eval_fingerprint: Sequence[str] = (),
+        write_report: Report,
+        eval_fingerprint: Sequence[str],
         phase: run_record.TrainingRecord | None = None,
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report

@@ -196,14 +196,12 @@ def tidy(folder: str, point: ResumePoint) -> None:
             (storage.remove_tree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
 
 
-def discard_latest(folder: str) -> str:
-    """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result. Returns
-    the prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result is ""."""
+def discard_latest(folder: str) -> None:
+    """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result. If the
+    folder has only one checkpoint, nothing is moved."""
     newest, *others = prefixes(folder)
-    if not others:
-        return ""
-    _move_to_damaged(folder, others[0], [newest])
-    return others[0]
+    if others:
+        _move_to_damaged(folder, others[0], [newest])
 
 
 def delete_all(folder: str) -> None:

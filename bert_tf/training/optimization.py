@@ -92,7 +92,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._update(variable, gradient, tf.constant(1.0), tf.constant(True), _call)
 
     def apply_scaled(
-        self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
+        self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None
     ) -> None:
         """Scales the gradients and applies one step to all weights. Call this method in replica context, with the same
         gradients and scalars on all replicas.
