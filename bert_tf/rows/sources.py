@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -10,6 +11,9 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from bert_tf.rows import Row
 from bert_tf.settings.finetuning import PATH_FLAGS, UNLABELED
+
+# The file that a dataset or a dict of datasets has if the library datasets saved it.
+_SAVED = ("dataset_info.json", "dataset_dict.json")
 
 
 class Source:
@@ -54,6 +58,9 @@ class Files(Source):
 
     def files(self, split: str) -> list[str]:
         matches, flag = self._matches_of(split), PATH_FLAGS.get(split)
+        for folder in (self.data_dir, *itertools.chain(*matches)):
+            if folder and any(tf.io.gfile.exists(os.path.join(folder, name)) for name in _SAVED):
+                raise InputError(f"{folder}: is a folder of save_to_disk; write its splits as Parquet with to_parquet")
         if len(matches) > 1 and not self.paths.get(split):
             listed = " and ".join(os.path.basename(each[0]) for each in matches)
             raise InputError(f"--data_dir={self.data_dir}: has {listed}; choose one with --{flag}")
@@ -61,7 +68,7 @@ class Files(Source):
             more = ", or --dev_share=0.1 to hold out a tenth of the training data" if split == "dev" else ""
             missing = f"has none of {', '.join(self.names(split))}"
             raise InputError(f"--data_dir={self.data_dir}: {missing}; check the folder, or give --{flag}{more}")
-        return [path for each in matches for path in each]
+        return list(itertools.chain(*matches))
 
     def rows(self, file: str, with_labels: bool) -> Iterator[Row]:
         return self.read(file, with_labels)

@@ -10,8 +10,6 @@ from bert_tf.core.errors import InputError
 from bert_tf.core.file_signatures import why_no_text
 
 _BLOCK = 1 << 22
-# The file that a dataset or a dict of datasets has if the library datasets saved it.
-_SAVED = ("dataset_info.json", "dataset_dict.json")
 
 
 def require_file(path: str) -> None:
@@ -19,8 +17,6 @@ def require_file(path: str) -> None:
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check its path")
     if tf.io.gfile.isdir(path):
-        if any(tf.io.gfile.exists(f"{path}/{name}") for name in _SAVED):
-            raise InputError(f"{path}: is a folder of save_to_disk; write its splits with to_parquet")
         raise InputError(f"{path}: is a folder, not a file; check its path")
 
 

@@ -44,7 +44,10 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     named = table.cast_column("label", ClassLabel(names=["negative", "neutral"]))
     for columns in ((named, "label"), (named["text"], named["label"]), (named.to_iterable_dataset(), "label")):
         given = memory_source.memory_source(*columns, None)
-        assert given.labels == ("negative", "neutral") and given.data.read("train")[1].label == "neutral"
+        assert (
+            given.data.source.class_names() == ("negative", "neutral")
+            and given.data.read("train")[1].label == "neutral"
+        )
     frame = polars.DataFrame({"text": table["text"][:], "label": table["label"][:]})
     assert other.predict(frame) == other.predict(frame["text"]) == model.predict(table["text"])
     with pytest.raises(InputError, match="a dict of the tables train, dev is not a table; give one of the tables"):
@@ -92,3 +95,13 @@ def test_a_parquet_file_orders_its_classes(tmp_path):
     task = find_task(ClassifierSettings(task_name="own", data_dir=str(tmp_path), output_dir="o", do_train=True))
     assert task.labels == ("low", "middle", "high")
     assert [example.label for example in task.data.read("train")] == ["high", "low", "low", "high"]
+
+
+def test_a_folder_of_save_to_disk_is_named(tmp_path):
+    table = Dataset.from_dict({"text": ["a", "b"], "label": ["x", "y"]})
+    table.save_to_disk(str(tmp_path / "one"))
+    DatasetDict({"train": table}).save_to_disk(str(tmp_path / "all"))
+    for where in ({"train_data_path": str(tmp_path / "one")}, {"data_dir": str(tmp_path / "all")}):
+        task = find_task(ClassifierSettings(task_name="own", labels="x,y", output_dir="o", do_train=True, **where))
+        with pytest.raises(InputError, match="is a folder of save_to_disk; write its splits as Parquet with to_parq"):
+            task.data.read("train")

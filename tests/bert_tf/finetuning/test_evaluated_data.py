@@ -102,6 +102,7 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert results["eval_accuracy"] == test["accuracy"] and results["global_step"] == test["step"]
     assert not scores or scores["accuracy"] == test["accuracy"]
     assert len((folder / "eval_predictions.jsonl").read_text().splitlines()) == 12
+    assert " test.csv: 12 examples; tokens" in caplog.text
     assert f"own {folder.name}, step" in caplog.text and f"{folder.name} is not the run's dev data" in caplog.text
     assert "accuracy 0.6667" in caplog.text and "always 'bad', the majority class" in caplog.text
     page = run_report.write_or_refuse(str(trained))

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas
 import pytest
 
 from bert_tf.core.errors import InputError
@@ -136,3 +137,19 @@ def test_a_word_that_an_entity_cuts_belongs_to_it(tmp_path, caplog):
 def test_entities_that_cannot_be_read_are_refused(tmp_path, row, message):
     with pytest.raises(InputError, match=message):
         read(tmp_path, [{"text": TEXT, **row}])
+
+
+def test_a_table_with_a_word_in_each_row_is_read(tmp_path):
+    """As in data sets on Kaggle; pandas writes the number of a sentence into each of its rows."""
+    words, tags = ["Ada", ",", "Bob", "left"], ["B-per", "O", "B-per", "O"]
+    for numbers in (["Sentence: 1", None, "Sentence: 2", None], [1, 1, 2, 2]):
+        path = tmp_path / "train.csv"
+        frame = pandas.DataFrame({"Sentence #": numbers, "Word": words, "POS": list("NPNV"), "Tag": tags})
+        frame.to_csv(path, index=False)
+        first, second = reading.read("tagging", path)
+        assert (first.words, first.tags, second.tags) == (("Ada", ","), ("B-per", "O"), ("B-per", "O"))
+        assert second.place_of(1) == f"{path}, line 5"
+    frame.drop(columns="Tag").to_csv(path, index=False)
+    assert [sentence.tags for sentence in reading.read("tagging", path, "test")] == [None, None]
+    with pytest.raises(InputError, match="line 2: a table with one word in each row needs the columns word, tag"):
+        reading.read("tagging", path)
