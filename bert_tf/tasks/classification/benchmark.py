@@ -27,7 +27,8 @@ class SplitFile:
     """A file of a split."""
 
     paths: tuple[str, ...]  # possible paths, relative to `--data_dir`; the first path that exists is read
-    # the column of each cell of a row, see `of_row`, by name or by number from 0; a file may lack `id` and `group`
+    # the column of each cell of a row, see `of_row`, by name or by number from 0; a file may lack `id` and `group`,
+    # and a test file `label`
     columns: Mapping[str, str]
     has_header: bool = True  # whether the first line contains the names of the columns
     group: str = ""  # value of `Example.group` for the file's examples
@@ -74,7 +75,8 @@ class BenchmarkFiles(Source):
         split, described = self.described(file)
         skips = self.benchmark.skips_incomplete and split != "test"  # each line of a test file needs a prediction
         layout = Layout("tsv", described.has_header, quoted=False, skips_incomplete=skips)
-        return files.rows(file, described.columns, ("id", "group"), layout)
+        optional = ("id", "group", "label") if split == "test" else ("id", "group")
+        return files.rows(file, described.columns, optional, layout)
 
     def title(self, split: str) -> str:
         chosen = f" ({self.benchmark.chosen})" if self.benchmark.chosen and split != "train" else ""
@@ -99,7 +101,8 @@ def _data(benchmark: Benchmark, data_dir: str) -> TaskData:
         if split == "test" and benchmark.submits_majority:
             require_file(source.files("train")[0])  # before the model predicts
         group = source.described(file)[1].group
-        examples = [of_row(place, {"group": group, **row}, with_labels, answers.kind) for place, row in rows]
+        fixed = {"id": None} if split == "train" else {}  # only predictions need ids
+        examples = [of_row(place, {"group": group} | row | fixed, with_labels, answers.kind) for place, row in rows]
         return [example for example in examples if not benchmark.undecided or example.label != benchmark.undecided]
 
     data = TaskData.of(source, parse, strata=functools.partial(strata, has_classes=bool(answers.labels)))

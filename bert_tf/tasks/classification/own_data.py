@@ -68,14 +68,16 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     for flag in ("class_weights", "label_file"):
         if getattr(settings, flag) and texts.kind == REGRESSION:
             raise InputError(f"--{flag} is for classes, but the labels are numbers; drop the flag")
-    answers = _regression(settings, known) if texts.kind == REGRESSION else _classes(command, known, texts)
+    answers, official = _answers(command, texts), _glue_answers(settings, known)
+    if official:
+        answers = dataclasses.replace(answers, score_names=official.score_names)
     data = texts.data.with_checked_labels(answers.check)
     data = dataclasses.replace(data, strata=functools.partial(strata, has_classes=bool(answers.labels)))
     data = with_dev_share(data, command)
     id_column = settings.id_column if settings.id_column is not None else _id_of_run(settings)
     return ClassificationTask(
         known.task_name if known else settings.task_name.lower() or OWN_DATA,
-        _learned(answers, settings, known, data),
+        _learned(answers, settings, known, data, official),
         texts.has_pairs,
         data,
         id_title=id_column if id_column and not id_column.isdigit() else "index",
@@ -83,28 +85,27 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     )
 
 
-def _regression(settings: ClassifierSettings, known: TaskDescription | None) -> Regression:
-    official = _glue_answers(settings, known)
-    return Regression(official.score_names) if official else Regression()
-
-
-def _classes(command: Command, known: TaskDescription | None, texts: TextData) -> Classes | LabelSets:
-    settings = command.settings
-    labels = _labels(settings, known, texts)
+def _answers(command: Command, texts: TextData) -> Answers:
+    if texts.kind == REGRESSION:
+        return Regression()
+    labels = _labels(command.settings, command.trained, texts)
     if texts.kind == MULTI_LABEL:
-        return LabelSets(labels, run_folder=command.results_dir, tune_thresholds=settings.tune_thresholds)
-    official = _glue_answers(settings, known)
-    return Classes(labels, official.score_names) if official else Classes(labels)
+        return LabelSets(labels, run_folder=command.results_dir, tune_thresholds=command.settings.tune_thresholds)
+    return Classes(labels)
 
 
-def _learned(answers: Answers, settings: ClassifierSettings, known: TaskDescription | None, data: TaskData) -> Answers:
+def _learned(
+    answers: Answers, settings: ClassifierSettings, known: TaskDescription | None, data: TaskData,
+    official: Answers | None,
+) -> Answers:  # fmt: skip
     """Returns the answers with the class weights, or with the scale of the scores. With class weights, macro F1 is the
-    main score, because accuracy would prefer a model without the rare classes."""
+    main score, because accuracy would prefer a model without the rare classes.
+    `official`: the answers of a task of GLUE; None for other data."""
     if isinstance(answers, Regression):
-        mean, deviation = (0.0, 1.0) if _glue_answers(settings, known) else _scale(data, known)
+        mean, deviation = (0.0, 1.0) if official else _scale(data, known)
         return dataclasses.replace(answers, mean=mean, deviation=deviation)
     weights = weights_of(settings, known, answers, data)
-    if weights and isinstance(answers, Classes) and not _glue_answers(settings, known):
+    if weights and isinstance(answers, Classes) and not official:
         answers = dataclasses.replace(answers, score_names=("macro_f1", "accuracy"))
     return dataclasses.replace(answers, weights=weights)
 
