@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_tf.core.errors import InputError
+
 # Number of bytes at each end of a file that `fingerprint` reads.
 _BLOCK = 1 << 20
 
@@ -55,6 +57,12 @@ def differences(old: Mapping, new: Mapping) -> list[str]:
         elif before != after:
             lines.append(_difference(key, before, after))
     return lines
+
+
+def require_same(what: str, old: Mapping, new: Mapping, remedy: str) -> None:
+    """Raises InputError with all entries that differ."""
+    if different := differences(old, new):
+        raise InputError(f"{what} ({'; '.join(different)}); {remedy}")
 
 
 def _difference(key: str, old: Any, new: Any) -> str:

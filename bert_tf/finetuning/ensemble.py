@@ -105,11 +105,8 @@ def _refuse_different(member: Member, first: Member) -> None:
     for each in (first, member):
         described = dataclasses.replace(description.read(each.folder), evaluation={})
         facts.append(dataclasses.asdict(described) | tokenizer_files.read(each.folder).facts)
-    if different := identity.differences(*facts):
-        raise InputError(
-            f"--ensemble_checkpoints: {member.folder} differs from {first.folder} ({'; '.join(different)}); an "
-            "ensemble needs models with the same task, labels and vocabulary"
-        )
+    what = f"--ensemble_checkpoints: {member.folder} differs from {first.folder}"
+    identity.require_same(what, *facts, "an ensemble needs models with the same task, labels and vocabulary")
 
 
 def _mean_predictions(run: PreparedRun, members: Sequence[Member], sizes: dict[str, int]) -> dict[str, np.ndarray]:

@@ -95,11 +95,11 @@ class Job:
             self._refuse_unknown_outputs()
             return [None] * len(self.outputs)
         shards = manifest.shards_of(entries)
-        if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
-            raise InputError(
-                f"{self.manifest_path}: this set was made with other settings ({different}); "
-                "give another --output_file, or delete the set and its manifest"
-            )
+        self._require_same(
+            f"{self.manifest_path}: this set was made with other settings",
+            {**entries, "outputs": [shard.name for shard in shards]},
+            "give another --output_file, or delete the set and its manifest",
+        )
         return [
             shard if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes else None
             for shard, path in zip(shards, self.outputs, strict=True)
@@ -181,11 +181,10 @@ class Job:
         else:
             with tf.io.gfile.GFile(path) as file:
                 plan = json.load(file)
-            if different := self._differences(plan):
-                raise InputError(
-                    f"{self.folder}: belongs to an unfinished run with other settings ({different}); "
-                    "finish that run with its own command, or delete the folder, or give another --output_file"
-                )
+            self._require_same(
+                f"{self.folder}: belongs to an unfinished run with other settings", plan,
+                "finish that run with its own command, or delete the folder, or give another --output_file",
+            )  # fmt: skip
             logging.info("resuming the unfinished run in %s", self.folder)
         self._remove_leftovers()
 
@@ -226,9 +225,9 @@ class Job:
                 if temporary and ours & {whole, os.path.join(folder, whole)}:
                     tf.io.gfile.remove(os.path.join(folder, name))
 
-    def _differences(self, other: Mapping) -> str:
-        """Describes how another run's identity differs from this job's; "" if both are equal."""
-        return "; ".join(identity.differences(*(_compared(each, self.identity) for each in (other, self.identity))))
+    def _require_same(self, what: str, other: Mapping, remedy: str) -> None:
+        """Refuses another run's identity if it differs from this job's."""
+        identity.require_same(what, *(_compared(each, self.identity) for each in (other, self.identity)), remedy)
 
 
 def _compared(entries: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:

@@ -271,8 +271,5 @@ def _flag(name: str, phase: run_record.TrainingRecord) -> str:
 
 
 def _refuse_if_different(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
-    if different := identity.differences(old, new):
-        raise InputError(
-            f"--output_dir={output_dir}: holds a run with {what} ({'; '.join(different)}); "
-            "give another folder, or, to resume the run, give its settings"
-        )
+    remedy = "give another folder, or, to resume the run, give its settings"
+    identity.require_same(f"--output_dir={output_dir}: holds a run with {what}", old, new, remedy)

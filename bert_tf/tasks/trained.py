@@ -65,7 +65,5 @@ def _check_files(folder: str, described: TaskDescription, config: BertConfig, to
         return
     phase, facts = run_record.read_phases(folder)[-1], description.model_facts(described, config, tokenizer.rules)
     recorded = {name: phase.model[name] for name in facts} | {"max_seq_length": phase.data["max_seq_length"]}
-    if different := identity.differences(recorded, facts | {"max_seq_length": described.max_seq_length}):
-        raise InputError(
-            f"{folder}: its files are not the run's own ({'; '.join(different)}); copy the run's folder again"
-        )
+    now = facts | {"max_seq_length": described.max_seq_length}
+    identity.require_same(f"{folder}: its files are not the run's own", recorded, now, "copy the run's folder again")
