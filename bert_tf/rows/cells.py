@@ -19,8 +19,9 @@ _DECIMAL_COMMA = re.compile(r"\A\s*([+-]?\d+),(\d+)\s*\Z")
 
 
 def is_missing(cell: Any) -> bool:
-    """Returns whether a cell is null, the NaN that pandas puts for it, or a text without characters."""
-    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+    """Returns whether a cell is null, pandas' NaN or NA, or a text without characters."""
+    is_nan = isinstance(cell, float) and math.isnan(cell)
+    return cell is None or is_nan or type(cell).__name__ == "NAType" or (isinstance(cell, str) and not cell.strip())
 
 
 def text(place: str, row: Mapping[str, Any], name: str) -> str:

@@ -1,5 +1,6 @@
 """Reads the rows of a file in any format: tables, JSON Lines, JSON as pandas writes it, and Parquet."""
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -60,7 +61,7 @@ def rows(
         objects = _objects(path, names_classes)
         numbered = ((line, _selected(f"{path}, line {line}", row, columns, optional)) for line, row in objects)
     else:
-        numbered = delimited.read(path, layout if layout.format else Layout(format), columns, optional)
+        numbered = delimited.read(path, dataclasses.replace(layout, format=format), columns, optional)
     return ((f"{path}, line {line}", cells) for line, cells in numbered)
 
 

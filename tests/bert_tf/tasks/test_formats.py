@@ -78,14 +78,19 @@ def content(data):
     return data.fingerprint("train")[0].rsplit(", ", 2)[1:]
 
 
-@pytest.mark.parametrize("table", ["lists", "records", "columns", "pandas"])
+@pytest.mark.parametrize("table", ["lists", "records", "columns", "pandas", "nullable"])
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind[0] in ("classification", "embeddings")])
 def test_tables_in_memory_are_read_as_files_are(tmp_path, name, table):
     kind, columns, _, options = KINDS[name]
     frame = pandas.DataFrame(columns)
     path = tmp_path / "train.parquet"
     frame.to_parquet(path)
-    made = {"records": frame.to_dict("records"), "columns": columns, "pandas": frame}
+    made = {
+        "records": frame.to_dict("records"),
+        "columns": columns,
+        "pandas": frame,
+        "nullable": frame.convert_dtypes(),
+    }
     if kind == "classification":
         given = (columns["text"], columns["label"]) if table == "lists" else (made[table], "label")
         data = memory_source(*given, None, options.get("kind", "") if name != "sets" else "").data
@@ -94,3 +99,11 @@ def test_tables_in_memory_are_read_as_files_are(tmp_path, name, table):
         data = vectors.in_memory({"train": embedder._rows(given, "examples")}, DATA[kind]("", {}))
     file = DATA[kind]("", {"train": (str(path),)}, **options)
     assert data.read("train") == file.read("train") and content(data) == content(file)
+
+
+def test_missing_cells_of_a_table_in_memory():
+    frame = pandas.DataFrame({"text": ["a", None, "c"], "label": ["x", "y", "x"]}).convert_dtypes()
+    assert [example.text_a for example in memory_source(frame, "label", None).data.read("train")] == ["a", "", "c"]
+    frame["label"] = frame["label"].mask([False, False, True])
+    with pytest.raises(InputError, match=r"the labels mix other values and strings, such as labels\[2\]"):
+        memory_source(frame, "label", None)
