@@ -26,7 +26,7 @@ from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.distillation import Teacher
+from bert_tf.finetuning.distillation import Teacher, check_teacher
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
 from bert_tf.settings import ConversionSettings, FineTuningSettings
@@ -153,7 +153,7 @@ def open_teacher(settings: FineTuningSettings, task: Task) -> Teacher:
 
     run = load()
     of_teacher = run.kind.task_of(run.description, run.folder)
-    task.check_teacher(of_teacher, settings.teacher)
+    check_teacher(task, of_teacher, settings.teacher)
     weights = checkpoints.digest_of_weights(checkpoints.variables_by_path(run.model))
     length, size = run.description.max_seq_length, run.model.num_weights
     return Teacher(settings.teacher, of_teacher, run.tokenizer, length, weights, size, lambda: load().model)

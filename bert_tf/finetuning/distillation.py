@@ -46,6 +46,22 @@ class Teacher:
     dev_scores: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
+def check_teacher(task: Task, teacher: Task, source: str) -> None:
+    """Raises InputError if a model of a task cannot learn the outputs of a model of the task `teacher`."""
+    if teacher.kind != task.kind:
+        raise InputError(f"--teacher={source}: was trained for {teacher.kind}, not for {task.kind}; give a model of "
+                         "the same kind")  # fmt: skip
+    if set(teacher.labels) != set(task.labels):
+        raise InputError(
+            f"--teacher={source}: has the labels {', '.join(sorted(teacher.labels))}, but the data has "
+            f"{', '.join(sorted(task.labels))}; give a model with the same labels"
+        )
+    reads_pairs = teacher.parameters.get("has_pairs")
+    if reads_pairs != task.parameters.get("has_pairs"):
+        raise InputError(f"--teacher={source}: was trained on {'pairs' if reads_pairs else 'single texts'}; give a "
+                         "model for the same texts")  # fmt: skip
+
+
 def encoded(
     task: Task, labeled: Sequence[Any], unlabeled: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
 ) -> Split:
@@ -90,8 +106,10 @@ def with_teacher_outputs(
     else:
         logging.info("computing the outputs of %s once for %d rows", teacher.source, len(taught))
         with workarounds.released_graphs():
-            outputs = _outputs(teacher, taught, teacher.task.teacher_outputs, strategy)
-        values = task.teacher_values(split, teacher.task, taught, outputs)
+            outputs = _outputs(teacher, taught, teacher.task.distillation.outputs, strategy)
+        values = task.distillation.of_rows(split, teacher.task, taught, outputs)
+        if task.labels:
+            values = values[:, [teacher.task.labels.index(label) for label in task.labels]]
         if len(values) != counts.sum():
             raise InputError(
                 f"--teacher={teacher.source}: reads {len(values)} values where the student reads "

@@ -166,7 +166,7 @@ class FineTuningObjective:
         if self._lm_coefficient:
             terms[_LM_LOSS.name] = tf.reduce_sum(self._predicted(batch)["masked_lm_weights"])
         if self._distills(rows):
-            terms[_TEACHER_LOSS.name] = tf.reduce_sum(self._task.distillation_weights(rows))
+            terms[_TEACHER_LOSS.name] = tf.reduce_sum(self._task.distillation.weights(rows))
         return {"loss": terms, "metrics": {name: total for name in names if name != "loss"}}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
@@ -221,8 +221,11 @@ class FineTuningObjective:
         values = self._task.losses(logits, labeled)
         sums = {name: tf.reduce_sum(value * weights) for name, value in values.items()}
         if self._distills(batch):
-            losses = self._task.distillation_losses(logits, batch["teacher_outputs"], batch, self._temperature)
-            sums[_TEACHER_LOSS.name] = tf.reduce_sum(losses * self._task.distillation_weights(batch) * factors)
+            distillation, teacher = self._task.distillation, batch["teacher_outputs"]  # float32 [B, P, ...]
+            padding = [[0, 0], [0, logits.shape[1] - teacher.shape[1]], [0, 0]]
+            teacher = teacher[:, 0] if logits.shape.rank == 2 else tf.pad(teacher, padding)
+            losses = distillation.losses(teacher, logits, self._temperature, batch)
+            sums[_TEACHER_LOSS.name] = tf.reduce_sum(losses * distillation.weights(batch) * factors)
         return sums
 
 

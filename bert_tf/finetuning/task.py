@@ -8,7 +8,7 @@ Letters: K layers that a head reads, G examples.
 import abc
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
-from bert_tf.training.divergence import divergence
 from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
@@ -70,6 +68,20 @@ class Split:
         return digest.hexdigest()
 
 
+@dataclasses.dataclass(frozen=True)
+class Distillation:
+    """What a student learns from a teacher, which is a model of the same kind of task."""
+
+    # function of a teacher's outputs, float32 [B, ...], the logits, the temperature and the batch; returns the loss of
+    # each row or token. If the logits have an axis of tokens, the teacher's outputs are padded to the same length.
+    losses: Callable[..., tf.Tensor]
+    weights: Callable[..., tf.Tensor]  # function of a batch that returns the weight of each value of `losses`
+    outputs: Callable[..., tf.Tensor]  # function of logits and a batch that returns the outputs of a teacher
+    # function of the student's split, the teacher's task, its split of the same examples, and its outputs for its own
+    # rows; returns the outputs for the student's rows, one row after another. By default, both have the same rows.
+    of_rows: Callable[..., np.ndarray] = lambda split, teacher, taught, outputs: outputs
+
+
 class Task(abc.ABC):
     """The data, the head, the loss, the scores and the files of a task. A person labels an example. The model reads a
     row. An example has one or several rows.
@@ -81,6 +93,7 @@ class Task(abc.ABC):
     name: str  # the value of `--task_name`
     labels: tuple[str, ...]  # names of the classes in the order of their ids; () if the task has no classes
     data: TaskData
+    distillation: Distillation
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -183,44 +196,10 @@ class Task(abc.ABC):
         """Returns the predictions of rows for `scores` and `write_predictions`, [B, ...]; by default, the logits."""
         return logits
 
-    def check_teacher(self, teacher: "Task", source: str) -> None:
-        """Raises InputError if a model of this task cannot learn the outputs of a model of the task `teacher`."""
-        if teacher.kind != self.kind:
-            raise InputError(f"--teacher={source}: was trained for {teacher.kind}, not for {self.kind}; give a model "
-                             "of the same kind")  # fmt: skip
-        if set(teacher.labels) != set(self.labels):
-            raise InputError(
-                f"--teacher={source}: has the labels {', '.join(sorted(teacher.labels))}, but the data has "
-                f"{', '.join(sorted(self.labels))}; give a model with the same labels"
-            )
-
-    def teacher_outputs(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns what a student learns from a model of this task, for its rows, [B, ...]."""
-        return self.prediction(logits, batch)
-
     def output_counts(self, split: Split) -> np.ndarray:
-        """Returns the number of outputs of each row, int64 [N], such as one per labeled word; by default, one."""
+        """Returns the number of activations or teacher's outputs that files have for each row, int64 [N], such as one
+        per labeled word; by default, one."""
         return np.ones(len(split), np.int64)
-
-    def teacher_values(self, split: Split, teacher: "Task", taught: Split, outputs: np.ndarray) -> np.ndarray:
-        """Returns a teacher's outputs for the rows of a student, one row after another, float32 [outputs, ...]. By
-        default, the rows of both models are the same texts.
-        `split`: the student's split.
-        `teacher`: the teacher's task.
-        `taught`: the teacher's split of the same examples.
-        `outputs`: the teacher's outputs for its own rows; see `teacher_outputs`."""
-        return outputs
-
-    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weight of each value of `distillation_losses`; by default, `weights`."""
-        return self.weights(batch)
-
-    def distillation_losses(
-        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
-    ) -> tf.Tensor:
-        """Computes the loss of the teacher's outputs, with the shape of `distillation_weights`.
-        `teacher`: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `output_counts`."""
-        return divergence(teacher[:, 0], logits, temperature)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Converts the predictions of rows to the arguments of `scores` and `write_predictions`. By default, the

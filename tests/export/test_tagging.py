@@ -36,7 +36,7 @@ def served(folder, vocab_file, length=26, bilstm_head=False, **options):
     inputs = task.model_inputs(split.columns, tokenizer, length)
     logits = model(inputs)["logits"]
     tags = task.predicted_tags(split, task.prediction(logits, inputs).numpy())
-    ordered = task.teacher_outputs(logits, inputs)
+    ordered = task.distillation.outputs(logits, inputs)
     scores = tf.boolean_mask(tf.reduce_max(tf.nn.softmax(ordered), -1), inputs["read_mask"] > 0).numpy()
     return export(folder / "run"), tags, np.split(scores, np.cumsum([len(found) for found in tags])[:-1])
 

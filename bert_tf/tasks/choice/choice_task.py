@@ -18,7 +18,7 @@ from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import ACCURACY, LOSS, ConstantAnswer, Encoded, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, ConstantAnswer, Distillation, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -103,19 +103,21 @@ class ChoiceTask(Task):
         as_good = _sum(tf.cast(below >= 0, tf.float32), example)
         return {"loss": log_sums - below, "accuracy": tf.cast((below >= 0) & (as_good == 1), tf.float32)}
 
-    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]; only the first rows of examples have weights above 0."""
-        return batch["row_weights"] * tf.cast(batch["choice_ids"] == 0, tf.float32)
+    @property
+    def distillation(self) -> Distillation:
+        """See `Task`. Each row has the loss of its example, of which only the first row has a weight above 0."""
 
-    def distillation_losses(
-        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
-    ) -> tf.Tensor:
-        """Computes the loss of each row's example, float32 [B], from scores [B, 1]; see `losses`."""
-        example = _example(batch)
-        of_teacher, own = (
-            tf.subtract(*_softmax_terms(scores / temperature, example)) for scores in (teacher[:, 0, 0], logits[:, 0])
-        )
-        return temperature**2 * _sum(tf.exp(of_teacher) * (of_teacher - own), example)
+        def losses(teacher, logits, temperature, batch):
+            example = _example(batch)
+            of_teacher, own = (
+                tf.subtract(*_softmax_terms(scores[:, 0] / temperature, example)) for scores in (teacher, logits)
+            )
+            return temperature**2 * _sum(tf.exp(of_teacher) * (of_teacher - own), example)
+
+        def weights(batch):
+            return batch["row_weights"] * tf.cast(batch["choice_ids"] == 0, tf.float32)
+
+        return Distillation(losses, weights, self.prediction)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the accuracy from scores [N, 1]. If choices with different texts have the best score, the prediction

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.example import Example
+from bert_tf.training.divergence import divergence
 from bert_tf.training.metrics import Metric
 
 
@@ -41,9 +42,9 @@ class Answers(abc.ABC):
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the loss and the metrics of training, float32 [B] each; see `Task.losses`."""
 
-    @abc.abstractmethod
-    def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
-        """Computes the loss of a teacher's outputs [B, C], float32 [B]."""
+    def teacher_losses(self, teacher: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
+        """Computes the loss of a teacher's outputs [B, C], float32 [B]; by default, the loss of one class."""
+        return divergence(teacher, logits, temperature)
 
     def outputs(self, logits):
         """Returns the outputs for logits. The logits, and also the outputs, are a tensor or an array."""

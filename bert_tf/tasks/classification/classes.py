@@ -15,7 +15,6 @@ from bert_tf.finetuning.task import ACCURACY, LOSS
 from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.answers import Answers, unknown_label
 from bert_tf.tasks.classification.example import CLASSIFICATION
-from bert_tf.training.divergence import divergence
 from bert_tf.training.metrics import Metric
 
 
@@ -52,9 +51,6 @@ class Classes(Answers):
         if self.weights:
             loss *= tf.gather(tf.constant(self.weights), ids)
         return {"loss": loss, "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == ids, tf.float32)}
-
-    def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
-        return divergence(teacher, logits, temperature)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return special.softmax(outputs, axis=-1)

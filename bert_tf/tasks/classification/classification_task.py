@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import ConstantAnswer, Encoded, Split, Task, tokenize
+from bert_tf.finetuning.task import ConstantAnswer, Distillation, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -139,22 +139,15 @@ class ClassificationTask(Task):
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return self.answers.losses(logits, batch["label_ids"])
 
-    def check_teacher(self, teacher: Task, source: str) -> None:
-        super().check_teacher(teacher, source)
-        if teacher.has_pairs != self.has_pairs:
-            raise InputError(f"--teacher={source}: was trained on {'pairs' if teacher.has_pairs else 'single texts'}; "
-                             "give a model for the same texts")  # fmt: skip
-
-    def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
-        """Returns the mean outputs of each example, in the order of this task's labels, for all its rows."""
-        _, means = teacher.by_example(taught, outputs)
-        order = [teacher.labels.index(label) for label in self.labels] or [0]
-        return means[split.example_ids][:, order]
-
-    def distillation_losses(
-        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
-    ) -> tf.Tensor:
-        return self.answers.distillation_losses(logits, teacher[:, 0], temperature)
+    @property
+    def distillation(self) -> Distillation:
+        """See `Task`. All rows of an example have the mean of the teacher's outputs for the example's rows."""
+        return Distillation(
+            lambda teacher, logits, temperature, _: self.answers.teacher_losses(teacher, logits, temperature),
+            self.weights,
+            self.prediction,
+            lambda split, teacher, taught, outputs: teacher.by_example(taught, outputs)[1][split.example_ids],
+        )
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self.answers.outputs(logits)

@@ -73,7 +73,7 @@ class LabelSets(Answers):
         name = (_AT_HALF if self.tune_thresholds else _SUBSET_ACCURACY).name
         return {"loss": tf.reduce_mean(losses, axis=1), name: tf.cast(right, tf.float32)}
 
-    def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+    def teacher_losses(self, teacher: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
         """Computes the mean sigmoid cross-entropy of the teacher's probabilities, times T^2; T divides all logits."""
         teacher, logits = teacher / temperature, logits / temperature
         losses = tf.nn.sigmoid_cross_entropy_with_logits(tf.sigmoid(teacher), logits)

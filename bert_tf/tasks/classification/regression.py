@@ -57,7 +57,7 @@ class Regression(Answers):
             targets = (targets - self.mean) / self.deviation
         return {"loss": tf.square(logits[:, 0] - targets)}
 
-    def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+    def teacher_losses(self, teacher: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
         """Computes the squared error of the teacher's scores."""
         return self.losses(logits, teacher[:, 0])["loss"]
 

@@ -20,7 +20,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import ACCURACY, LOSS, Encoded, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, Distillation, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings import FineTuningSettings
@@ -178,14 +178,14 @@ class EmbeddingTask(Task):
 
         return losses.matryoshka(of_vectors, logits, self.files.sizes or (logits.shape[-1],))
 
-    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return batch["row_weights"]
+    @property
+    def distillation(self) -> Distillation:
+        """See `Task` and `losses.of_teacher`."""
 
-    def distillation_losses(
-        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
-    ) -> tf.Tensor:
-        """Computes the losses of texts from vectors [B, H]; see `losses.of_teacher`."""
-        return losses.of_teacher(logits, teacher[:, 0], batch["row_weights"])
+        def of_texts(teacher, logits, temperature, batch):
+            return losses.of_teacher(logits, teacher, batch["row_weights"])
+
+        return Distillation(of_texts, lambda batch: batch["row_weights"], self.prediction)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the scores of vectors [N, H], then the scores of each smaller Matryoshka size. Scored pairs have the

@@ -84,7 +84,7 @@ def of_teacher(vectors: tf.Tensor, teacher: tf.Tensor, row_weights: tf.Tensor) -
     """Computes the mean squared error of each text's cosines with all texts of the batch, float32 [B]. If the vectors
     have the size of the teacher's, adds 1 - c, where c is the cosine of a text's two vectors.
     `vectors`: float32 [B, H].
-    `teacher`: the teacher's vectors, float32 [B, ...].
+    `teacher`: the teacher's vectors, float32 [B, H of the teacher].
     `row_weights`: float32 [B], 0 for padding rows."""
     errors = tf.math.squared_difference(_cosines(vectors), _cosines(teacher)) * row_weights  # [B, B]
     loss = tf.reduce_sum(errors, 1) / tf.reduce_sum(row_weights)

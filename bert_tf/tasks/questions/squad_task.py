@@ -16,7 +16,7 @@ from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import LOSS, ConstantAnswer, Encoded, Split, Task
+from bert_tf.finetuning.task import LOSS, ConstantAnswer, Distillation, Encoded, Split, Task
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
@@ -121,22 +121,21 @@ class SquadTask(Task):
             "span_accuracy": tf.cast(right[0] & right[1], tf.float32),
         }
 
+    @property
+    def distillation(self) -> Distillation:
+        """See `Task`. The loss is the mean of the losses of start and end, float32 [B]."""
+
+        def losses(teacher, logits, temperature, batch):
+            both = (self.prediction(each, batch) for each in (teacher, logits))
+            return tf.reduce_mean(divergence(*both, temperature, axis=1), -1)
+
+        def of_rows(split, teacher, taught, outputs):
+            return matched_logits(split, taught, outputs, _NO_TOKEN)
+
+        return Distillation(losses, lambda batch: batch["row_weights"], self.prediction, of_rows)
+
     def output_counts(self, split: Split) -> np.ndarray:
         return split.lengths.astype(np.int64)
-
-    def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
-        return matched_logits(split, taught, outputs, _NO_TOKEN)
-
-    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return batch["row_weights"]
-
-    def distillation_losses(
-        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
-    ) -> tf.Tensor:
-        """Computes the mean of the losses of start and end, float32 [B]."""
-        teacher = tf.pad(teacher, [[0, 0], [0, logits.shape[1] - teacher.shape[1]], [0, 0]])
-        both = (self.prediction(each, batch) for each in (teacher, logits))
-        return tf.reduce_mean(divergence(*both, temperature, axis=1), -1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the logits [B, S, 2], with very low values at all positions without a token of the row."""

@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import ACCURACY, LOSS, ConstantAnswer, Encoded, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, ConstantAnswer, Distillation, Encoded, Split, Task, tokenize
 from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import FeatureTaggingHead, TaggingHead, layers_of
 from bert_tf.settings import FineTuningSettings
@@ -177,27 +177,21 @@ class TaggingTask(Task):
         """Returns the most probable labels, int32 [B, S], in the order of `read_positions`."""
         return tf.argmax(self._of_labeled(logits, batch), -1, tf.int32)
 
-    def teacher_outputs(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the logits of the labeled tokens, float32 [B, S, C], in the order of `read_positions`."""
-        return self._of_labeled(logits, batch)
+    @property
+    def distillation(self) -> Distillation:
+        """See `Task`. Both models label each word once, in the same order."""
+
+        def losses(teacher, logits, temperature, batch):
+            return divergence(teacher, self._of_labeled(logits, batch), temperature)
+
+        def of_rows(split, teacher, taught, outputs):
+            return outputs[np.arange(outputs.shape[1]) < self.output_counts(taught)[:, np.newaxis]]
+
+        return Distillation(losses, self.weights, self._of_labeled, of_rows)
 
     def output_counts(self, split: Split) -> np.ndarray:
         """Returns the number of labeled words of each row, int64 [N]."""
         return tf.reduce_sum(tf.cast(split.columns["token_labels"] != NOT_LABELED, tf.int64), axis=1).numpy()
-
-    def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
-        """Returns the teacher's logits of all words: both models label each word once, in the same order."""
-        order = [teacher.labels.index(label) for label in self.labels]
-        is_read = np.arange(outputs.shape[1]) < teacher.output_counts(taught)[:, np.newaxis]
-        return outputs[is_read][:, order]
-
-    def distillation_losses(
-        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
-    ) -> tf.Tensor:
-        """Computes the losses of words, float32 [B, S], in the order of `read_positions`."""
-        read = self._of_labeled(logits, batch)
-        teacher = tf.pad(teacher, [[0, 0], [0, read.shape[1] - teacher.shape[1]], [0, 0]])
-        return divergence(teacher, read, temperature)
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
         """Joins the predictions for the rows of each sentence.
