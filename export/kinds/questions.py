@@ -17,7 +17,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.questions import squad_results, squad_task
 from bert_tf.tasks.questions.squad_answers import NULL_WITHOUT_WINDOW, Decoding, Spans, best_spans
-from bert_tf.tasks.questions.squad_windows import Windows
+from bert_tf.tasks.questions.squad_windows import Windows, cut
 from bert_tf.text.characters import NOWHERE, Characters
 from export.kinds import row_groups
 from export.kinds.base import ServedTask
@@ -77,7 +77,7 @@ class ServedQuestions(ServedTask):
         questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
         ids, starts, ends = self.tokenizer.encode_with_offsets(context)
         contexts = _Contexts(ids, starts.values, ends.values, Characters.of(context))
-        windows = _cut(contexts.ids, questions.row_lengths(), self.length, data["doc_stride"])
+        windows = cut(ids.row_starts(), ids.row_lengths(), questions.row_lengths(), self.length, data["doc_stride"])
         rows = self.rows(tf.gather(questions, windows.questions), tf.gather(contexts.ids.values, windows.tokens))
         logits = row_groups.compute(self._logits, rows)
         decoding = Decoding(
@@ -118,24 +118,6 @@ def _refuse_other_decoding(parameters: Mapping[str, Any], description: TaskDescr
                 f"--{name}={parameters[name]}: the threshold in {path} was tuned with {tuned_with}; remove the flag, "
                 "or give --null_score_diff_threshold"
             )
-
-
-def _cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int) -> Windows:
-    """Cuts contexts into the same windows as in training.
-    `contexts`: int32 [B, (tokens)], token ids of the contexts.
-    `question_lengths`: int64 [B], number of tokens of each question.
-    `max_seq_length`: maximum number of tokens in a row, S.
-    `doc_stride`: number of tokens between the starts of two consecutive windows."""
-    lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
-    step = tf.minimum(room, doc_stride)
-    counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
-    questions = tf.repeat(tf.range(contexts.nrows()), counts)
-    number = tf.range(tf.size(questions, tf.int64)) - tf.gather(tf.cumsum(counts, exclusive=True), questions)
-    start = number * tf.gather(step, questions)
-    size = tf.minimum(tf.gather(room, questions), tf.gather(lengths, questions) - start)
-    first = tf.gather(contexts.row_starts(), questions) + start
-    offsets = tf.gather(question_lengths, questions) + 2  # after [CLS], the question and [SEP]
-    return Windows(questions, tf.ragged.range(first, first + size), offsets)
 
 
 def _decode(

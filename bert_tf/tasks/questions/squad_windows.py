@@ -42,15 +42,26 @@ class Windows(NamedTuple):
     offsets: tf.Tensor  # int64 [N], position of each window's first token in the window's row
 
 
-def window_starts(length: int, room: int, stride: int) -> list[int]:
-    """Returns, for each window of a context, the index of the window's first token.
-    `length`: number of tokens of the context.
-    `room`: maximum number of tokens of a window.
-    `stride`: number of tokens between the starts of two consecutive windows; a stride above `room` counts as `room`."""
-    starts = [] if length == 0 else [0]
-    while starts and starts[-1] + room < length:
-        starts.append(starts[-1] + min(room, stride))
-    return starts
+def cut(
+    firsts: tf.Tensor, lengths: tf.Tensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int
+) -> Windows:
+    """Cuts the contexts of B questions into windows; a context without tokens has no window.
+    `firsts`: int64 [B], index of each context's first token among the tokens of all contexts.
+    `lengths`: int64 [B], number of tokens of each context.
+    `question_lengths`: int64 [B], number of tokens of each question.
+    `max_seq_length`: maximum number of tokens in a row, S.
+    `doc_stride`: number of tokens between the starts of two consecutive windows. A stride above the length of a full
+      window means this length."""
+    room = max_seq_length - 3 - question_lengths
+    step = tf.minimum(room, doc_stride)
+    counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
+    questions = tf.repeat(tf.range(tf.size(lengths, tf.int64)), counts)
+    number = tf.range(tf.size(questions, tf.int64)) - tf.gather(tf.cumsum(counts, exclusive=True), questions)
+    start = number * tf.gather(step, questions)
+    size = tf.minimum(tf.gather(room, questions), tf.gather(lengths, questions) - start)
+    first = tf.gather(firsts, questions) + start
+    offsets = tf.gather(question_lengths, questions) + 2  # after [CLS], the question and [SEP]
+    return Windows(questions, tf.ragged.range(first, first + size), offsets)
 
 
 def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
@@ -92,30 +103,49 @@ def encode_questions(
       Both are 0, the position of [CLS], if the window does not contain the whole answer.
     - `has_label`: float32 [N], 0 if the tokens of the answer are unknown, otherwise 1; see `answer_span`.
     - `example_ids`: int64 [N], index of the row's question."""
-    contexts = {question.context: None for question in questions}
-    contexts = dict(zip(contexts, tokens_of(list(contexts), tokenizer), strict=True))
-    asked = _ids([question.text for question in questions], tokenizer)
-    answers = _ids([question.answers[0].text if question.answers else "" for question in questions], tokenizer)
-    if cut := sum(len(ids) > max_query_length for ids in asked):
+    numbers = {context: number for number, context in enumerate(dict.fromkeys(each.context for each in questions))}
+    context_of = [numbers[question.context] for question in questions]
+    contexts = _with_offsets(list(numbers), tokenizer)
+    if not len(contexts[0].values):
+        raise InputError(f"the context of each of the {len(questions)} questions is empty; check the file")
+    tokens_of = list(map(Tokens, *map(_by_row, contexts)))
+    asked = tokenize([question.text.encode() for question in questions], tokenizer)
+    if long := np.count_nonzero(asked.row_lengths() > max_query_length):
         logging.warning("%d of %d questions have more than --max_query_length=%d tokens and are truncated",
-                        cut, len(questions), max_query_length)  # fmt: skip
-    rows, without_token = _Rows(), []
-    for index, question in enumerate(questions):
-        tokens, ids = contexts[question.context], asked[index][:max_query_length]
-        span = answer_span(question, tokens, answers[index])
-        if span is None and question.answers and answer_words(question.context, question.answers[0]):
-            without_token.append(question.id)
-        room = max_seq_length - len(ids) - 3
-        for start in window_starts(len(tokens.ids), room, doc_stride):
-            rows.add(index, ids, tokens, slice(start, start + room), span)
+                        long, len(questions), max_query_length)  # fmt: skip
+    asked = asked[:, :max_query_length]
+    answers = tokenize([each.answers[0].text.encode() if each.answers else b"" for each in questions], tokenizer)
+    answered = zip(questions, context_of, _by_row(answers), strict=True)
+    spans = [answer_span(question, tokens_of[number], ids) for question, number, ids in answered]
+    without_token = [
+        question.id
+        for question, span in zip(questions, spans, strict=True)
+        if span is None and question.answers and answer_words(question.context, question.answers[0])
+    ]
     if without_token:
         logging.warning(
             "%d questions do not affect the loss, because their answers do not cover any token of the context: %s",
             len(without_token), ", ".join(without_token[:10]),
         )  # fmt: skip
-    if not rows.example_ids:
-        raise InputError(f"the context of each of the {len(questions)} questions is empty; check the file")
-    return rows.columns()
+    firsts, lengths = (tf.gather(of(), context_of) for of in (contexts[0].row_starts, contexts[0].row_lengths))
+    windows = cut(firsts, lengths, asked.row_lengths(), max_seq_length, doc_stride)
+    starts = windows.tokens[:, :1].values - tf.gather(firsts, windows.questions)
+    targets = tf.constant([(*(span or (-1, -1)), span is not None) for span in spans], tf.int64)
+    first, last, is_known = tf.unstack(tf.gather(targets, windows.questions), axis=1)
+    holds = (starts <= first) & (last < starts + windows.tokens.row_lengths())
+    start_positions, end_positions = (tf.where(holds, at + windows.offsets - starts, 0) for at in (first, last))
+    segment_b, token_starts, token_ends = (tf.gather(column.values, windows.tokens) for column in contexts)
+    return {
+        "segment_a": tf.gather(asked, windows.questions),
+        "segment_b": segment_b,
+        "token_starts": token_starts,
+        "token_ends": token_ends,
+        "window_starts": tf.cast(starts, tf.int32),
+        "start_positions": tf.cast(start_positions, tf.int32),
+        "end_positions": tf.cast(end_positions, tf.int32),
+        "has_label": tf.cast(is_known, tf.float32),
+        "example_ids": windows.questions.numpy(),
+    }
 
 
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
@@ -146,57 +176,18 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
     return start, start + len(wanted) - 1
 
 
-def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
-    """Tokenizes texts, and finds the range of each token's characters in the text."""
+def _with_offsets(texts: Sequence[str], tokenizer: BertTokenizer) -> list[tf.RaggedTensor]:
+    """Returns the token ids of texts, and the starts and ends of the tokens in the text, int32 [texts, (tokens)]."""
     encode = tf.function(tokenizer.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
-    tokens = []
-    for begin in range(0, len(texts), _TEXTS_PER_CALL):
-        part = texts[begin : begin + _TEXTS_PER_CALL]
-        columns = encode(tf.constant([text.encode() for text in part]))
-        tokens += map(Tokens, *map(_by_row, columns))
-    return tokens
-
-
-def _ids(texts: Sequence[str], tokenizer: BertTokenizer) -> list[np.ndarray]:
-    return _by_row(tokenize([text.encode() for text in texts], tokenizer))
+    parts = [
+        encode(tf.constant([text.encode() for text in texts[begin : begin + _TEXTS_PER_CALL]], tf.string))
+        for begin in range(0, max(1, len(texts)), _TEXTS_PER_CALL)
+    ]
+    return [tf.cast(tf.concat(columns, 0), tf.int32) for columns in zip(*parts, strict=True)]
 
 
 def _by_row(ragged: tf.RaggedTensor) -> list[np.ndarray]:
-    return np.split(ragged.values.numpy().astype(np.int32), ragged.row_splits.numpy()[1:-1])
-
-
-class _Rows:
-    """Collects the columns of `encode_questions` row by row; a ragged column is a list of arrays."""
-
-    def __init__(self):
-        self.example_ids: list[int] = []
-        self._segments = {name: [] for name in ("segment_a", "segment_b", "token_starts", "token_ends")}
-        self._numbers = {name: [] for name in ("window_starts", "start_positions", "end_positions", "has_label")}
-
-    def add(
-        self, example: int, question: np.ndarray, tokens: Tokens, window: slice, span: tuple[int, int] | None
-    ) -> None:
-        own = (question, tokens.ids[window], tokens.starts[window], tokens.ends[window])
-        for column, value in zip(self._segments.values(), own, strict=True):
-            column.append(value)
-        first, last = span or (-1, -1)
-        holds = window.start <= first and last < window.start + len(own[1])
-        shift = len(question) + 2 - window.start
-        numbers = (window.start, *((first + shift, last + shift) if holds else (0, 0)), float(span is not None))
-        for column, value in zip(self._numbers.values(), numbers, strict=True):
-            column.append(value)
-        self.example_ids.append(example)
-
-    def columns(self) -> Encoded:
-        ragged = {
-            name: tf.RaggedTensor.from_row_lengths(
-                np.concatenate(values).astype(np.int32), [len(value) for value in values], validate=False
-            )
-            for name, values in self._segments.items()
-        }
-        numbers = {name: np.array(values, np.int32) for name, values in self._numbers.items()}
-        numbers["has_label"] = numbers["has_label"].astype(np.float32)
-        return {**ragged, **numbers, "example_ids": np.array(self.example_ids, np.int64)}
+    return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
 
 
 def windows_of(columns: Encoded, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:

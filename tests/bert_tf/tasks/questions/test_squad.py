@@ -138,7 +138,7 @@ def test_without_spaces_the_answer_is_at_its_start(answer, start, token, tmp_pat
     path.write_text("\n".join([*SPECIAL_TOKENS, *sorted(set(context))]) + "\n", encoding="utf-8")
     question = Question("1", "？", context, (Answer(answer, start),))
     columns = squad_windows.encode_questions([question], BertTokenizer(str(path)), 64, 32, 8)
-    first = columns["start_positions"].item() - 2 - columns["segment_a"].row_lengths().numpy().item()
+    first = columns["start_positions"].numpy().item() - 2 - columns["segment_a"].row_lengths().numpy().item()
     assert columns["token_starts"].numpy()[0, first] == token
 
 
