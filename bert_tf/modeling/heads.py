@@ -79,19 +79,21 @@ class NextSentenceHead(keras.layers.Layer):
 
 
 def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
-    """Computes the mean or the maximum over the tokens of each row, with [CLS] and [SEP] but without padding.
-    `x`: float [B, S, H].
+    """Computes one vector for the tokens of each row, with [CLS] and [SEP] but without padding.
+    `x`: float [B, S, ..., H].
     `input_mask`: int32 [B, S], 0 on padding.
-    `pooling`: "mean" or "max".
-    Returns float [B, H] of the dtype of x, computed in float32; 0 for a row without tokens."""
-    x32, mask = tf.cast(x, tf.float32), tf.expand_dims(tf.cast(input_mask, tf.float32), -1)
-    count = tf.reduce_sum(mask, axis=1)  # [B, 1]
+    `pooling`: "cls", "mean" or "max".
+    Returns float32 [B, ..., H]; the mean and the maximum of a row without tokens are 0."""
+    if pooling == "cls":
+        return tf.cast(x[:, 0], tf.float32)
+    x32, mask = tf.cast(x, tf.float32), tf.cast(input_mask, tf.float32)
+    for _ in x.shape[2:]:
+        mask = tf.expand_dims(mask, -1)
+    count = tf.reduce_sum(mask, axis=1)  # [B, ..., 1]
     if pooling == "mean":
-        pooled = tf.reduce_sum(x32 * mask, axis=1) / tf.maximum(count, 1.0)
-    else:
-        # The maximum of a row without tokens must be finite, because an infinite value with weight 0 gives NaN.
-        pooled = tf.where(count > 0, tf.reduce_max(tf.where(mask > 0, x32, x32.dtype.min), axis=1), 0.0)
-    return tf.cast(pooled, x.dtype)
+        return tf.reduce_sum(x32 * mask, axis=1) / tf.maximum(count, 1.0)
+    # The maximum of a row without tokens must be finite, because an infinite value with weight 0 gives NaN.
+    return tf.where(count > 0, tf.reduce_max(tf.where(mask > 0, x32, x32.dtype.min), axis=1), 0.0)
 
 
 class ClassificationHead(keras.layers.Layer):
@@ -116,7 +118,7 @@ class ClassificationHead(keras.layers.Layer):
         "mean" or "max", `input_mask` is int32 [B, S]. With `adds_orders`, `order_ids` is int32 [B]: 0 for the first row
         of a pair, 1 for the second."""
         if input_mask is not None:
-            x = pool_tokens(x, input_mask, self._pooling)
+            x = tf.cast(pool_tokens(x, input_mask, self._pooling), x.dtype)
         if order_ids is not None:
             # A padding row is a copy of a first row, and may have no second row.
             other = tf.range(tf.shape(x)[0]) + 1 - 2 * order_ids

@@ -129,15 +129,9 @@ class ServedEmbeddings(ServedCheckpoint):
 
     def _pool(self, vectors: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         """Pools the token vectors of each row; returns float32 [B, H] or [B, L, H]."""
-        mode = self._description.parameters["pooling"]
-        if mode == "cls":
-            pooled = vectors[:, 0]
-        else:
-            shape = tf.shape(vectors)
-            flat = tf.reshape(vectors, [shape[0], shape[1], vectors.shape[2:].num_elements()])
-            pooled = tf.reshape(pool_tokens(flat, input_mask, mode), [-1, *vectors.shape[2:]])
-        pooled = pooled[..., : self._description.parameters["dimensions"]]
-        if self._description.parameters["normalize"]:
+        parameters = self._description.parameters
+        pooled = pool_tokens(vectors, input_mask, parameters["pooling"])[..., : parameters["dimensions"]]
+        if parameters["normalize"]:
             pooled /= tf.maximum(tf.norm(pooled, axis=-1, keepdims=True), pooling.SMALLEST_NORM)
         return pooled
 

@@ -53,8 +53,7 @@ class PoolingHead(keras.layers.Layer):
     def call(self, x, input_mask=None, training=False, seed=None):
         """Maps float [B, S, H] to vectors, float32 [B, H]; `input_mask` is int32 [B, S]."""
         del training, seed
-        pooled = x[:, 0] if self._pooling == "cls" else pool_tokens(tf.cast(x, tf.float32), input_mask, self._pooling)
-        pooled = tf.cast(pooled, tf.float32)
+        pooled = pool_tokens(x, input_mask, self._pooling)
         return tf.math.l2_normalize(pooled, -1) if self._normalize else pooled
 
 
