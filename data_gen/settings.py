@@ -59,7 +59,7 @@ class GeneratorSettings(RunnerSettings):
     )
     do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False, group="Masking", first=True)
     max_ngram_size: int | None = setting(
-        "mask n-grams of up to this many words; needs --do_whole_word_mask", None, group="Masking", at_least=0
+        "mask n-grams of up to this many words", None, group="Masking", at_least=0, only_with="do_whole_word_mask"
     )
     max_seq_length: int = setting(
         "sequence length in tokens, including [CLS] and [SEP]",
@@ -92,11 +92,9 @@ class GeneratorSettings(RunnerSettings):
         at_most=1,
     )
     join_documents: bool = setting(
-        "with --objective=lm: fill the last row of a document with the beginning of the next document, after a [SEP], "
-        "instead of padding",
-        False,
-        group="Examples",
-    )
+        "fill the last row of a document with the beginning of the next document, after a [SEP], instead of padding",
+        False, group="Examples", only_with="objective=lm",
+    )  # fmt: skip
     mask_fraction: float = setting("fraction of the predicted tokens that [MASK] replaces", 0.8, group="Masking")
     random_fraction: float = setting(
         "fraction of the predicted tokens that a random token replaces", 0.1, group="Masking"
@@ -135,7 +133,6 @@ class GeneratorSettings(RunnerSettings):
             f"--language={self.language}: is not a language code in lower case; give a code such as de or pt-br",
         )
         self._check_masking()
-        self.check_devices()
 
     @property
     def masks(self) -> bool:
@@ -147,15 +144,6 @@ class GeneratorSettings(RunnerSettings):
             self.objective == "lm" or self.max_predictions_per_seq <= self.max_seq_length,
             f"--max_predictions_per_seq={self.max_predictions_per_seq}: must be at most "
             f"--max_seq_length={self.max_seq_length}",
-        )
-        size = self.max_ngram_size
-        require(
-            not size or self.do_whole_word_mask,
-            f"--max_ngram_size={size} needs --do_whole_word_mask, because n-grams consist of words",
-        )
-        require(
-            not self.join_documents or self.objective == "lm",
-            f"--join_documents is for --objective=lm, not for {self.objective}; drop the flag",
         )
         fractions = (self.mask_fraction, self.random_fraction, self.keep_fraction)
         require(
@@ -199,13 +187,12 @@ class VocabularySettings:
         "vocabulary to extend by the most useful tokens of the text; the ids of existing tokens do not change",
         "",
         group="Extending a vocabulary",
+        not_with=("num_unused",),
     )
     extend_slots: str = setting(
-        "where --extend_vocab adds tokens; end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots",
-        "end",
-        choices=("end", "unused"),
-        group="Extending a vocabulary",
-    )
+        "where to add tokens; end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots", "end",
+        choices=("end", "unused"), group="Extending a vocabulary", only_with="extend_vocab",
+    )  # fmt: skip
     overwrite: bool = setting("replace an existing --output_file", False)
 
     def __post_init__(self):
@@ -214,9 +201,3 @@ class VocabularySettings:
             self.vocab_size >= 10 + self.num_unused,
             f"--vocab_size={self.vocab_size}: must be at least 10 more than --num_unused={self.num_unused}",
         )
-        if self.extend_vocab:
-            require(
-                not self.num_unused,
-                f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own slots; omit one of "
-                "the two flags",
-            )

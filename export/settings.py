@@ -37,7 +37,7 @@ class ExportSettings:
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the weights and of the computation; probabilities are always float32", "float32",
-        choices=("float32", "bfloat16"), group="Output", first=True,
+        choices=("float32", "bfloat16"), group="Output", first=True, not_with=("format=litert",),
     )  # fmt: skip
     format: str = setting(
         "saved_model: for TF Serving; litert: a .tflite file whose inputs are token ids, and the tokenizer's files",
@@ -48,8 +48,8 @@ class ExportSettings:
         "cpu", choices=("cpu", "gpu"), group="Output",
     )  # fmt: skip
     quantize: str = setting(
-        "weights of a .tflite file; none: float32; int8: 8 bits, with dynamic quantization of activations", "none",
-        choices=("none", "int8"), group="Output", first=True,
+        "weights of the .tflite file; none: float32; int8: 8 bits, with dynamic quantization of activations", "none",
+        choices=("none", "int8"), group="Output", first=True, only_with="format=litert",
     )  # fmt: skip
     n_best_size: int | None = setting(
         "question answering: number of best answers whose probabilities add up to 1; default: the run's value, or 20",
@@ -99,9 +99,6 @@ class ExportSettings:
 
     def __post_init__(self):
         check_values(self)
-        is_litert = self.format == "litert"
-        require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
-        require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
 
     def check_kind(self, task_name: str, flags: Sequence[str]) -> None:

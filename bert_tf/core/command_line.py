@@ -65,6 +65,8 @@ def setting(
     new_run: Any = None,
     is_repeated: bool = False,
     per_worker: bool = False,
+    only_with: str = "",
+    not_with: Sequence[str] = (),
     **bounds: float,
 ):
     """Returns a dataclass field that is also a flag.
@@ -78,10 +80,18 @@ def setting(
     `is_repeated`: whether the flag may be given several times; commas join the values.
     `per_worker`: whether workers on several machines may give different values, such as paths. The files behind the
       paths are compared instead.
+    `only_with`: flags without which this flag has no effect, such as "do_train and do_eval" or "runner=spark". Its help
+      begins with them.
+    `not_with`: flags that contradict this flag, such as "frozen_layers=-1".
     `**bounds`: limits of a number; the names are the keys of `_BOUNDS`."""
-    metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
-    metadata |= {"new_run": new_run, "is_repeated": is_repeated, "per_worker": per_worker, "bounds": bounds}
+    metadata = locals() | {"choices": tuple(choices)}
+    if only_with:
+        metadata["help"] = f"with {_with_dashes(only_with)}: {help}"
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
+
+
+def _with_dashes(condition: str) -> str:
+    return re.sub(r"\b(?!or\b|and\b)\S+", r"--\g<0>", condition)
 
 
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
@@ -195,7 +205,8 @@ def require(condition: bool, message: str) -> None:
 
 def check_values(settings) -> None:
     """Raises InputError if a value has the wrong type, is out of bounds or not finite, or is not one of the choices.
-    Numbers of NumPy become numbers of Python. Paths, lists, numbers and dicts become the texts of flags."""
+    Numbers of NumPy become numbers of Python. Paths, lists, numbers and dicts become the texts of flags. Last, it calls
+    `check_together`."""
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -215,6 +226,37 @@ def check_values(settings) -> None:
         if bounds := field.metadata["bounds"]:
             right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
             require(right, f"--{field.name}={value}: must be {_bounds(bounds)}")
+    check_together(settings)
+
+
+def check_together(settings) -> None:
+    """Raises InputError if a flag lacks the flags of its `only_with`, or contradicts one of its `not_with`. A flag that
+    is None has no value yet, so the flags that need one of its values are accepted."""
+    fields = {field.name: field for field in dataclasses.fields(settings)}
+
+    def is_given(flag: str, if_open: bool = False) -> bool:
+        name, _, wanted = flag.partition("=")
+        value = getattr(settings, name)
+        if wanted:
+            return str(value) == wanted or (if_open and value is None)
+        return value is not False and value not in ("", None, fields[name].default, fields[name].metadata["new_run"])
+
+    for name in filter(is_given, fields):
+        needed = fields[name].metadata["only_with"]
+        ways = [part.split(" and ") for part in needed.split(" or ") if part]
+        has_all = not ways or any(all(is_given(flag, True) for flag in way) for way in ways)
+        flags = _with_dashes(needed)
+        require(has_all, f"--{name} needs {flags}; add {flags}, or drop --{name}")
+        for flag in filter(is_given, fields[name].metadata["not_with"]):
+            raise InputError(f"--{name} contradicts --{flag}; drop one of them")
+
+
+def without(settings_class: type, *names: str) -> dict[str, Any]:
+    """Returns the defaults of flags, and of all flags that have no effect without these flags."""
+    fields, off = dataclasses.fields(settings_class), set(names)
+    while added := {f.name for f in fields if off & set(re.split("[ =]", f.metadata["only_with"]))} - off:
+        off |= added
+    return {field.name: field.default for field in fields if field.name in off}
 
 
 def _as_text(name: str, value: Any) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workarounds, workers
 from bert_tf.finetuning import sweep_results
@@ -20,7 +21,6 @@ from bert_tf.finetuning.sweep_results import PRETRAINED, TRANSFERRED, Results, T
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
 
@@ -44,14 +44,13 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
 
 def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
     """Returns the settings of a trial: the settings of a single run, without the flags of a sweep."""
-    defaults = {field.name: field.default for field in dataclasses.fields(ProtocolSettings)}
     varied = dict(trial.combination)
     if (steps := varied.pop(PRETRAINED, None)) is not None:
         varied["init_checkpoint"] = checkpoint_folder.at_step(_pretrained_folder(settings), steps)
     return dataclasses.replace(
         settings,
         **varied,
-        **{name: defaults[name] for name in ("sweep", *SWEEP_FLAGS)},
+        **command_line.without(type(settings), "sweep"),
         random_seed=settings.random_seed + trial.restart - 1,
         output_dir=sweep_results.folder_of(settings.output_dir, trial),
         do_predict=False,
@@ -60,13 +59,8 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
 
 def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
     """Returns the settings for a prediction with a trained trial; the prediction uses the trial's tuned thresholds."""
-    no_training = {"do_train": False, "do_eval": False, "eval_strategy": "no", "eval_steps": 0}
-    of_teacher = ("teacher", "unlabeled_data_path", "distill_weight", "distill_temperature")
-    no_training |= dict.fromkeys(settings.tuned_on_dev, False)
-    no_training |= {name: getattr(type(settings), name) for name in of_teacher}
-    return dataclasses.replace(
-        trial_settings(settings, trial), **no_training, early_stopping_patience=0, do_predict=True
-    )
+    no_training = command_line.without(type(settings), "do_train", "do_eval")
+    return dataclasses.replace(trial_settings(settings, trial), **no_training | {"do_predict": True})
 
 
 def find_results(settings: FineTuningSettings, task: Task) -> Results:

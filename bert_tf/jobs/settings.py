@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, setting
+from bert_tf.core.command_line import setting
 from bert_tf.core.flag_parsing import absolute_paths
 
 _MAX_WORKERS = 4096
@@ -25,14 +25,8 @@ class RunnerSettings:
         "local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"), group="Devices"
     )
     spark_master: str = setting(
-        "with --runner=spark: URL of the master; if empty, the master given to spark-submit", "", group="Devices"
+        "URL of the master; if empty, the master given to spark-submit", "", group="Devices", only_with="runner=spark"
     )
-
-    def check_devices(self) -> None:
-        """Refuses device flags that contradict each other."""
-        require(
-            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
-        )
 
     def with_absolute_paths(self) -> "RunnerSettings":
         """Returns the settings with absolute paths, for processes in other working directories."""

@@ -7,6 +7,7 @@ from bert_tf.core.command_line import check_values, hidden_modules, require, set
 
 # Exclusive upper bound of seeds.
 SEEDS = 1 << 31
+_TPU, _WORKERS = "use_tpu or distribution_strategy=tpu", "distribution_strategy=multi_worker_mirrored"
 BIAS_CORRECTION = (
     "correct the bias of Adam's moments, and use an epsilon of 1e-8, as in Adam's paper and in PyTorch; otherwise, "
     "neither, and an epsilon of 1e-6, as in google-research/bert"
@@ -25,9 +26,9 @@ class DeviceSettings:
     flag_group = "Devices"
 
     use_tpu: bool = setting("train on a TPU; same as --distribution_strategy=tpu", False)
-    tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "", alias="master")
-    tpu_zone: str = setting("Google Cloud zone of the TPU, if its name does not determine it", "")
-    gcp_project: str = setting("Google Cloud project of the TPU, if its name does not determine it", "")
+    tpu_name: str = setting("name or grpc:// address; 'local' on a TPU VM", "", alias="master", only_with=_TPU)
+    tpu_zone: str = setting("Google Cloud zone, if the TPU's name does not determine it", "", only_with=_TPU)
+    gcp_project: str = setting("Google Cloud project, if the TPU's name does not determine it", "", only_with=_TPU)
     num_tpu_cores: int = setting("ignored; the TPU decides the number of its cores", 8)
     distribution_strategy: str = setting(
         "how to distribute training over devices",
@@ -39,13 +40,10 @@ class DeviceSettings:
         "multi_worker_mirrored all GPUs of the machine", None, at_least=0,
     )  # fmt: skip
     worker_hosts: str = setting(
-        "with multi_worker_mirrored: host:port of every worker, comma-separated; all workers need the same list; "
-        "empty: read TF_CONFIG",
-        "",
-    )
-    task_index: int = setting(
-        "with multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1, per_worker=True
-    )
+        "host:port of every worker, comma-separated; all workers need the same list; empty: read TF_CONFIG", "",
+        only_with=_WORKERS,
+    )  # fmt: skip
+    task_index: int = setting("index of this worker in --worker_hosts, from 0", -1, per_worker=True, only_with=_WORKERS)
     dtype: str = setting("dtype of the computation; the weights are always float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool | None = setting(
@@ -96,16 +94,6 @@ class DeviceSettings:
 
     def __post_init__(self):
         check_values(self)
-        is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
-        require(
-            is_tpu or not (self.tpu_name or self.tpu_zone or self.gcp_project),
-            "--tpu_name, --tpu_zone and --gcp_project need --use_tpu",
-        )
-        several = self.distribution_strategy == "multi_worker_mirrored"
-        require(
-            several or not (self.worker_hosts or self.task_index >= 0),
-            "--worker_hosts and --task_index need --distribution_strategy=multi_worker_mirrored",
-        )
         require(
             (self.num_gpus or 0) <= 1 or self.distribution_strategy not in ("off", "one_device"),
             f"--num_gpus={self.num_gpus} needs --distribution_strategy=mirrored",

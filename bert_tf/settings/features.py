@@ -5,7 +5,7 @@ Paper: section 5.3.
 
 import dataclasses
 
-from bert_tf.core.command_line import check_values, require, setting
+from bert_tf.core.command_line import check_together, check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
 
@@ -13,6 +13,7 @@ from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENT
 # Pooled vectors come from the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
 _FORMATS = ("jsonl", "parquet")
+_POOLED = "sentence_vectors or pooling"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,29 +53,25 @@ class VectorSettings:
         choices=("cls", "mean", "max"), group="Vectors", first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "scale pooled vectors to length 1; default: false, or with --sentence_vectors as in modules.json",
-        None,
-        group="Vectors",
-    )
-
+        "scale the vectors to length 1; default: false, or with --sentence_vectors as in modules.json", None,
+        group="Vectors", only_with=_POOLED,
+    )  # fmt: skip
     dimensions: int | None = setting(
-        "keep only the first numbers of pooled vectors, for models that were trained with --matryoshka_dims; "
-        "normalization comes after this", None, group="Vectors", above=0,
+        "keep only the first numbers of the vectors, for models that were trained with --matryoshka_dims; "
+        "normalization comes after this", None, group="Vectors", above=0, only_with=_POOLED,
     )  # fmt: skip
     prompt_name: str = setting(
         "name of the text before each text, such as query or document, in config_sentence_transformers.json beside the "
         "checkpoint; empty: the default prompt of this file, or none", "", group="Vectors",
+        only_with=_POOLED,
     )  # fmt: skip
-    prompt: str | None = setting("text before each text; default: see --prompt_name", None, group="Vectors")
+    prompt: str | None = setting(
+        "text before each text; default: see --prompt_name", None, group="Vectors", only_with=_POOLED
+    )
 
     def __post_init__(self):
         check_values(self)
         _ = self.layer_numbers
-        for name in ("dimensions", "prompt_name", "prompt", "normalize"):
-            require(
-                getattr(self, name) in (None, "") or self.is_pooled,
-                f"--{name} is for pooled vectors; add --sentence_vectors or --pooling, or drop --{name}",
-            )
 
     @property
     def is_pooled(self) -> bool:
@@ -116,14 +113,16 @@ class FeaturesSettings(JobSettings, VectorSettings):
         first=True,
     )
     text_field: str = setting(
-        "with JSON Lines: name of the field that contains the text; with commas, the texts of several fields "
-        "are joined by a space, such as title,text of a collection in BEIR's layout",
-        "text",
-    )
+        "name of the field that contains the text; with commas, the texts of several fields are joined by a space, "
+        "such as title,text of a collection in BEIR's layout", "text", only_with="input_format=jsonl",
+    )  # fmt: skip
     text_b_field: str = setting(
-        "with JSON Lines: name of the field that contains the second text; empty if each line has one text", ""
+        "name of the field that contains the second text; empty if each line has one text", "",
+        only_with="input_format=jsonl",
+    )  # fmt: skip
+    id_field: str = setting(
+        "name of the field whose value the output repeats as id; empty: no id", "", only_with="input_format=jsonl"
     )
-    id_field: str = setting("with JSON Lines: name of the field whose value the output repeats as id; empty: no id", "")
     output_format: str | None = setting(
         "jsonl: JSON Lines, as in google-research/bert; parquet: compact; default: the format of --output_file's "
         "extension, or jsonl", None, choices=_FORMATS, group="Output", first=True,
@@ -148,8 +147,5 @@ class FeaturesSettings(JobSettings, VectorSettings):
         object.__setattr__(self, "output_format", format)
         named_json = self.input_file.lower().endswith((".jsonl", ".json"))
         object.__setattr__(self, "input_format", self.input_format or ("jsonl" if named_json else "lines"))
-        is_json = self.input_format == "jsonl"
-        for name in ("text_field", "text_b_field", "id_field"):
-            is_default = getattr(self, name) == getattr(FeaturesSettings, name)
-            require(is_default or is_json, f"--{name} needs --input_format=jsonl; give both flags")
-        require(not is_json or bool(self.text_field), "--text_field is empty; name a field")
+        check_together(self)
+        require(bool(self.text_field), "--text_field is empty; name a field")

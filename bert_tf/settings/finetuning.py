@@ -72,8 +72,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
         group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
-        "with --dev_share: seed for selecting the examples; separate from --random_seed, so that runs with different "
-        "seeds have the same dev data; default: from the run in --output_dir, else 0", None, group="Data",
+        "seed for selecting the examples; separate from --random_seed, so that runs with different seeds have the same "
+        "dev data; default: from the run in --output_dir, else 0", None, group="Data", only_with="dev_share",
     )  # fmt: skip
     train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
     eval_batch_size: int = setting(
@@ -109,14 +109,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
-        transfers = self.transfer_layers is not None or bool(self.sweep_transfer_layers)
-        require(
-            bool(self.init_checkpoint) or not (transfers and self.do_train),
-            "--transfer_layers needs an --init_checkpoint, whose lowest layers are taken",
-        )
-        protocol.check(self, self.do_train, self.do_eval)
-        for name in self.tuned_on_dev:
-            require(not getattr(self, name) or self.do_eval, f"--{name} needs the dev data; add --do_eval")
+        protocol.check(self)
 
     @property
     def divides_batches(self) -> bool:

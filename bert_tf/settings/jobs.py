@@ -36,8 +36,7 @@ class JobSettings(RunnerSettings):
         return {"num_gpus": self.num_gpus, "most_tasks": len(output_paths(self.output_file))}
 
     def check_devices(self) -> None:
-        """Refuses device flags that contradict each other; see `RunnerSettings`."""
-        super().check_devices()
+        """Refuses a GPU for several processes."""
         require(
             not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
             "--num_gpus=1 computes in one local process; drop --runner=spark and --num_workers",

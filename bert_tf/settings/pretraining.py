@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.settings.training import TrainingSettings, check_teacher
+from bert_tf.settings.training import TrainingSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,7 @@ class PretrainingSettings(TrainingSettings):
         "",
         first=True,
         per_worker=True,
+        only_with="do_eval",
     )
     init_checkpoint: str = setting(
         "checkpoint to start from, in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
@@ -39,11 +40,8 @@ class PretrainingSettings(TrainingSettings):
     )  # fmt: skip
     fill_mask_file: str = setting(
         "file with one sentence per line; each evaluation fills in the [MASK] tokens of these sentences, and the masks "
-        "of some rows of the data",
-        "",
-        group="Evaluation",
-        per_worker=True,
-    )
+        "of some rows of the data", "", group="Evaluation", per_worker=True, only_with="do_eval",
+    )  # fmt: skip
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
         "maximum number of masked positions per row; default: from the manifest of data made with --masking=dynamic, "
@@ -86,9 +84,6 @@ class PretrainingSettings(TrainingSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
-        for name in ("eval_input_file", "fill_mask_file"):
-            require(self.do_eval or not getattr(self, name), f"--{name} is for evaluation; add --do_eval, or drop it")
-        check_teacher(self, self.do_train)
         self._check_schedule()
 
     def _check_schedule(self) -> None:

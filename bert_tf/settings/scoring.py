@@ -8,11 +8,6 @@ from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
 
 LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE = "likelihood", "fill_mask", "continuation", "choose"
-# The flags that only one mode has.
-_OF_MODES = {
-    "hide_rest_of_word": LIKELIHOOD, "num_guesses": FILL_MASK,
-    "label_texts": CHOOSE, "text_column": CHOOSE, "label_column": CHOOSE,
-}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,32 +36,26 @@ class ScoringSettings(JobSettings):
         LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE), group="Output", first=True,
     )  # fmt: skip
     label_texts: str = setting(
-        "with --mode=choose and a table of texts and labels: a JSON object that maps each label to the text that "
-        "continues the texts of this label", "", group="Data",
+        "if --input_file is a table of texts and labels: a JSON object that maps each label to the text that continues "
+        "the texts of this label", "", group="Data", only_with="mode=choose",
     )  # fmt: skip
     text_column: str = setting(
-        "with --label_texts: column of the text, by name or by number from 0", "text", group="Data"
+        "column of the text, by name or by number from 0", "text", group="Data", only_with="label_texts"
     )
-    label_column: str = setting("with --label_texts: column of the label", "label", group="Data")
+    label_column: str = setting("column of the label", "label", group="Data", only_with="label_texts")
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside --init_checkpoint", "")
     do_lower_case: bool | None = setting(LOWER_CASE, None)
     strip_accents: bool | None = setting(STRIP_ACCENTS, None)
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
-        "with --mode=likelihood: together with a token, also mask the later tokens of the word, because the later "
-        "tokens reveal the masked token",
-        False,
-        group="Output",
-        first=True,
-    )
+        "together with a token, also mask the later tokens of the word, because the later tokens reveal the masked "
+        "token", False, group="Output", first=True, only_with="mode=likelihood",
+    )  # fmt: skip
     num_guesses: int = setting(
-        "with --mode=fill_mask: number of tokens to write for each [MASK], most probable first",
-        5,
-        group="Output",
-        first=True,
-        above=0,
-    )
+        "number of tokens to write for each [MASK], most probable first", 5, group="Output", first=True, above=0,
+        only_with="mode=fill_mask",
+    )  # fmt: skip
     max_seq_length: int | None = setting(
         "maximum number of tokens in a text, [CLS] and [SEP] included; a longer text is an error; default: the model's "
         "number of positions",
@@ -89,9 +78,6 @@ class ScoringSettings(JobSettings):
             self.mode == CHOOSE or not self.input_file.endswith(".jsonl"),
             f"--input_file={self.input_file}: each line is one text, so the JSON would be scored; give lines of text",
         )
-        for name, mode in _OF_MODES.items():
-            is_default = getattr(self, name) == getattr(ScoringSettings, name)
-            require(is_default or self.mode == mode, f"--{name} is for --mode={mode}; give this mode, or drop the flag")
 
     @property
     def texts_of_labels(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, require_folder, setting
+from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
 # Help texts of flags that scripts that do not train also have.
@@ -48,15 +48,15 @@ class TrainingSettings(DeviceSettings):
     teacher: str = setting(
         "also learn the outputs of this model for the same task: the folder of a run, or a model in any format of "
         "--init_checkpoint; its size may differ, and in fine-tuning its vocabulary", "", group="Distillation",
-        per_worker=True,
+        per_worker=True, only_with="do_train",
     )  # fmt: skip
     distill_weight: float = setting(
-        "with --teacher: share of the teacher's outputs in the loss; the labels have the rest", 0.5,
-        group="Distillation", at_least=0, at_most=1,
+        "share of the teacher's outputs in the loss; the labels have the rest", 0.5, group="Distillation", at_least=0,
+        at_most=1, only_with="teacher",
     )  # fmt: skip
     distill_temperature: float = setting(
-        "with --teacher: number by which both models' logits are divided before their probabilities are compared", 1.0,
-        group="Distillation", above=0,
+        "number by which both models' logits are divided before their probabilities are compared", 1.0,
+        group="Distillation", above=0, only_with="teacher",
     )  # fmt: skip
 
     @property
@@ -73,11 +73,3 @@ class TrainingSettings(DeviceSettings):
     def __post_init__(self):
         super().__post_init__()
         require_folder("output_dir", self.output_dir)
-
-
-def check_teacher(settings: TrainingSettings, do_train: bool) -> None:
-    """Refuses a teacher without training, and the flags of distillation without a teacher."""
-    require(not settings.teacher or do_train, "--teacher is for training; add --do_train, or drop the flag")
-    for name in ("distill_weight", "distill_temperature"):
-        changed = getattr(settings, name) != getattr(TrainingSettings, name)
-        require(bool(settings.teacher) or not changed, f"--{name} needs a --teacher")

@@ -14,12 +14,9 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
         ({"input_file": ""}, "--input_file is missing"),
         ({"vocab_file": ""}, "--vocab_file is missing"),
         ({"max_predictions_per_seq": 129}, "--max_predictions_per_seq=129: must be at most --max_seq_length=128"),
-        ({"max_ngram_size": 1}, "--max_ngram_size=1 needs --do_whole_word_mask"),
-        ({"join_documents": True}, "--join_documents is for --objective=lm, not for mlm_nsp"),
         ({"mask_fraction": 0.7}, "they must add up to 1"),
         ({"language": "pt-BR"}, "--language=pt-BR: is not a language code in lower case; give a code such as de"),
         ({"language": "german"}, "--language=german: is not a language code"),
-        ({"spark_master": "local[2]"}, "--spark_master=local[2] needs --runner=spark"),
     ],
 )
 def test_what_cannot_be_is_refused_and_named(changes, message):

@@ -166,7 +166,7 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
         ([*SPELLING, "a"], {}, "line 18: 'a' is already on line 6"),
         ([*SPELLING, "abcd"], {}, "adds nothing to .*old.txt"),
         (SPELLING, {"extend_vocab": "missing.txt"}, "missing.txt: no such file"),
-        (SPELLING, {"num_unused": 3}, "keeps its own"),
+        (SPELLING, {"num_unused": 3}, "--extend_vocab contradicts --num_unused"),
     ],
 )
 def test_impossible_extension_writes_nothing(tmp_path, vocab, changes, message):

@@ -301,18 +301,6 @@ def test_last_layer_is_computed_only_where_read(pairs):
         assert frozen.prune(frozen.inputs[:3], activation)(*rows).shape[0] == 3 * 1, activation.name
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"quantize": "int8"}, "--quantize=int8 needs --format=litert"),
-        ({"format": "litert", "dtype": "bfloat16"}, "--format=litert needs --dtype=float32"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused(change, message):
-    with pytest.raises(InputError, match=message):
-        ExportSettings(checkpoint_dir="x", export_dir="y", **change)
-
-
 @pytest.mark.core
 def test_no_bytes_can_break_the_graph(pairs):
     """Of random bytes, control characters and overlong texts, only the valid part counts, alone and in batches."""

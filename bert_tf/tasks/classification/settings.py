@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
-from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.settings.finetuning import PATH_FLAGS, FineTuningSettings
 
 # The name of a task on a user's own data.
 OWN_DATA = "own"
@@ -67,14 +67,17 @@ class ClassifierSettings(FineTuningSettings):
         "own .tsv files: cells may be in double quotes, which are removed; default: from the run in --output_dir, else "
         "quotes are part of the text, but it is an error if all texts of a file are in quotes", None,
     )  # fmt: skip
-    regression: bool = setting("own data: the label is a number to predict", False)
+    regression: bool = setting(
+        "own data: the label is a number to predict", False, not_with=("labels", "label_file", "multi_label")
+    )
     multi_label: bool = setting("own data: an example has any number of labels, or none", False)
     label_separator: str | None = setting(
         "with --multi_label: separator between the labels in a cell that is not a JSON list", None, new_run=","
     )
     label_file: str = setting(
-        "own data: file with one label per line, for labels that contain commas", "", per_worker=True
-    )
+        "own data: file with one label per line, for labels that contain commas", "", per_worker=True,
+        not_with=("labels",),
+    )  # fmt: skip
     id_column: str | None = setting(
         "own data: column of the test data that contains the examples' ids, which are written into "
         "test_predictions.tsv; empty: write the examples' indices; default: from the run in --output_dir",
@@ -90,7 +93,7 @@ class ClassifierSettings(FineTuningSettings):
     )
     tune_thresholds: bool = setting(
         "with --multi_label: choose, for each label, the threshold that gives the best F1 on the dev data; prediction "
-        "and export use these thresholds", False, group="Evaluation",
+        "and export use these thresholds", False, group="Evaluation", only_with="do_eval",
     )  # fmt: skip
     train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", per_worker=True)
     eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", per_worker=True)
@@ -98,10 +101,11 @@ class ClassifierSettings(FineTuningSettings):
     tfds_name: str = setting(
         "data set of TensorFlow Datasets, such as glue/mrpc or imdb_reviews; replaces --data_dir and --task_name; the "
         "column flags name features of the data set; by default, the data set's description gives the features", "",
+        not_with=("data_dir", *PATH_FLAGS.values()),
     )  # fmt: skip
     tfds_splits: str = setting(
-        "with --tfds_name: splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: "
-        "train, validation and test", "",
+        "splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: train, validation and "
+        "test", "", only_with="tfds_name",
     )  # fmt: skip
 
     mode: str = setting(
@@ -120,7 +124,7 @@ class ClassifierSettings(FineTuningSettings):
     pair_order: str | None = setting(
         "given: a pair of texts is one row; both: a pair is two rows, one in each order, and the classifier reads the "
         "sum of their vectors, as GPT reads similarity tasks", None,
-        choices=("given", "both"), group="Model", new_run="given",
+        choices=("given", "both"), group="Model", new_run="given", not_with=("long_text=window",),
     )  # fmt: skip
     long_text: str | None = setting(
         "how to handle texts longer than --max_seq_length: truncate (keep the first tokens), head_tail (fill a quarter "
@@ -129,28 +133,15 @@ class ClassifierSettings(FineTuningSettings):
         choices=("truncate", "head_tail", "window"), group="Model", new_run="truncate",
     )  # fmt: skip
     window_stride: int | None = setting(
-        "with --long_text=window: number of tokens between the starts of two consecutive windows; 0: half a window",
-        None, group="Model", at_least=0, new_run=0,
+        "number of tokens between the starts of two consecutive windows; 0: half a window", None, group="Model",
+        at_least=0, new_run=0, only_with="long_text=window",
     )  # fmt: skip
 
     def __post_init__(self):
         self._resolve_mode()
         super().__post_init__()
         self._check_data()
-        named = bool(self.labels or self.label_file)
-        require(
-            not (self.regression and named),
-            "--regression predicts numbers, but --labels and --label_file name classes; drop one of the flags",
-        )
-        require(
-            not (self.labels and self.label_file), "--labels and --label_file both list the labels; drop one of them"
-        )
         require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
-        require(not (self.regression and self.multi_label), "--regression contradicts --multi_label; drop one of them")
-        require(
-            self.pair_order != "both" or self.long_text != "window",
-            "--pair_order=both contradicts --long_text=window; drop one of the flags",
-        )
 
     def _resolve_mode(self) -> None:
         """Replaces `mode` with the equivalent flags, so that copies of the settings keep these flags."""
@@ -178,18 +169,11 @@ class ClassifierSettings(FineTuningSettings):
             )
             return
         if self.tfds_name:
-            self._check_tfds(has_paths)
+            require(
+                self.task_name.lower() in ("", OWN_DATA),
+                f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
+            )
             return
         if not (self.data_dir.strip() or has_paths):
             raise InputError("--data_dir is empty; name the folder with the data")
         self._require_data("data_dir")
-
-    def _check_tfds(self, has_paths: bool) -> None:
-        require(
-            not (self.data_dir or has_paths),
-            f"--tfds_name={self.tfds_name} and files are two data sets; drop one of them",
-        )
-        require(
-            self.task_name.lower() in ("", OWN_DATA),
-            f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
-        )

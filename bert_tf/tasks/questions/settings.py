@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, setting
+from bert_tf.core.command_line import setting
 from bert_tf.core.flag_parsing import items
 from bert_tf.settings.finetuning import FineTuningSettings
 
@@ -70,7 +70,8 @@ class SquadSettings(FineTuningSettings):
     )  # fmt: skip
     tune_null_threshold: bool = setting(
         "with --version_2_with_negative: choose the null_score_diff_threshold that gives the best F1 on the dev data; "
-        "later evaluations and predictions use this threshold", False,
+        "later evaluations and predictions use this threshold", False, only_with="do_eval",
+        not_with=("null_score_diff_threshold",),
     )  # fmt: skip
     exact_answer_offsets: bool = setting(
         "copy the text of an answer from the context at the character offsets of the answer's tokens, and write the "
@@ -81,21 +82,12 @@ class SquadSettings(FineTuningSettings):
     verbose_logging: bool = setting("log each answer whose text cannot be aligned with the context", False)
     ensemble_checkpoints: str = setting(
         "evaluate and predict with the mean logits of several models: comma-separated folders of runs or prefixes of "
-        "checkpoints; --output_dir gets the results", "", per_worker=True,
+        "checkpoints; --output_dir gets the results", "", per_worker=True, not_with=("do_train",),
     )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
         self._require_data()
-        threshold = self.null_score_diff_threshold
-        require(
-            threshold is None or not self.tune_null_threshold,
-            f"--tune_null_threshold contradicts --null_score_diff_threshold={threshold}; drop one of them",
-        )
-        require(
-            not self.ensemble_members or not (self.do_train or self.sweep),
-            "--ensemble_checkpoints only evaluates and predicts with trained models; drop --do_train",
-        )
 
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
-from bert_tf.settings.protocol import TRAINS_ENCODER, ProtocolSettings
+from bert_tf.settings.protocol import ProtocolSettings
 
 # The layers that --feature_layers can name: the rows of the paper's Table 7, and ELMo's sum of all layers with a scale.
 # `modeling.heads` uses the same names.
@@ -76,7 +76,7 @@ class NerSettings(FineTuningSettings):
         super().__post_init__()
         self._require_data("data_dir")
         if self.feature_layers not in ("", "fine_tuning"):
-            names = ("frozen_layers", *TRAINS_ENCODER)
+            names = ("frozen_layers", "layer_learning_rate_decay", "special_tokens", "lm_coefficient")
             contrary = [f"--{name}" for name in names if getattr(self, name) != getattr(ProtocolSettings, name)]
             require(
                 not contrary,

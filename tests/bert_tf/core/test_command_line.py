@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
@@ -152,7 +153,6 @@ def test_refuses_unknown_flags_and_invalid_values(words, named):
     [
         (VocabularySettings, [*LEARN, "--vocab_size=100", "--num_unused=91"], "at least 10 more than --num_unused=91"),
         (PretrainingSettings, PRETRAIN, "nothing to do: give --do_train, --do_eval"),
-        (PretrainingSettings, [*PRETRAIN, "--do_train", "--eval_input_file=x"], "--eval_input_file is for evaluation"),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],
@@ -166,7 +166,6 @@ def test_refuses_unknown_flags_and_invalid_values(words, named):
         (ClassifierSettings, CLASSIFY, "nothing to do: give --do_train, --do_eval, --do_predict"),
         (ClassifierSettings, [*CLASSIFY, "--do_train", "--num_train_epochs=1e400"], "--num_train_epochs=inf.* finite"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=2"], "needs --distribution_strategy=mirrored"),
-        (PretrainingSettings, [*PRETRAIN, "--do_train", "--master=b"], "--tpu_name, --tpu_zone .* need"),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_name_the_flag(settings_class, arguments, message):
@@ -183,6 +182,36 @@ def test_a_number_out_of_its_bounds_is_refused(settings_class):
             beyond = {"above": limit, "below": limit, "at_least": limit - 1, "at_most": limit + 1}[bound]
             with pytest.raises(InputError, match=f"--{name}={beyond}: must be .*{bound.replace('_', ' ')} {limit}"):
                 settings_class(**required | {name: beyond})
+
+
+def _given(settings_class, *names):
+    """Returns the required flags, and other flags with a value that is not their default."""
+    values = {}
+    for field in dataclasses.fields(settings_class):
+        kind = command_line._plain(typing.get_type_hints(settings_class)[field.name])
+        others = {bool: [True, False], int: [1, 2], float: [0.5, 0.25], str: field.metadata["choices"] or ["x"]}[kind]
+        if field.default is dataclasses.MISSING or field.name in names:
+            values[field.name] = next(v for v in others if v not in (field.default, field.metadata["new_run"]))
+    return values
+
+
+@pytest.mark.parametrize("settings_class", ALL_SETTINGS)
+def test_flags_need_and_exclude_what_they_declare(settings_class):
+    fields = {field.name: field for field in dataclasses.fields(settings_class)}
+    for name, field in fields.items():
+        needed, contrary = field.metadata["only_with"], field.metadata["not_with"]
+        values = _given(settings_class, name)
+        if needed:
+            wanted = dict(re.findall(r"(\w+)=(\w+)", needed))
+            others = {flag: next(c for c in fields[flag].metadata["choices"] if c != wanted[flag]) for flag in wanted}
+            with pytest.raises(InputError, match=f"^--{name} needs --(.*); add --\\1, or drop --{name}$"):
+                settings_class(**others | values)
+            assert field.metadata["help"].startswith(f"with --{needed.split()[0]}")
+        for other, _, value in (flag.partition("=") for flag in contrary):
+            kind = command_line._plain(typing.get_type_hints(settings_class)[other])
+            both = values | ({other: kind(value)} if value else _given(settings_class, other))
+            with pytest.raises(InputError, match=f"^--{name} contradicts --{other}.*; drop one of them$"):
+                settings_class(**both, **{flag: True for flag in needed.split(" and ") if flag})
 
 
 SCRIPT = """

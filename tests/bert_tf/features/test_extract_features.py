@@ -386,9 +386,7 @@ def _values(data: bytes) -> np.ndarray:
     "flags, message",
     [
         ({"id_field": "id"}, "--id_field needs --input_format=jsonl"),
-        ({"text_field": "body"}, "--text_field needs --input_format=jsonl"),
         ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one local process"),
-        ({"spark_master": "local"}, "needs --runner=spark"),
         ({"output_file": "x.csv"}, "=x.csv: .csv is not a supported format; use .jsonl, .parquet"),
     ],
 )

@@ -252,7 +252,7 @@ def test_a_checkpoint_without_pooling_is_one_line(pretrained):
         ({"layers": [-1, -1.5]}, "--layers=-1,-1.5: '-1.5' is not a whole number"),
         ({"max_seq_length": 41}, "beyond max_position_embeddings=40"),
         ({"max_seq_length": 2}, "at least 3"),
-        ({"normalize": True}, "--normalize is for pooled vectors"),
+        ({"normalize": True}, "--normalize needs --sentence_vectors or --pooling; add"),
         ({"pooling": "sum"}, "must be one of cls, mean, max"),
         ({"max_length": 24}, "max_length: no such argument; did you mean max_seq_length"),
     ],

@@ -221,8 +221,6 @@ def test_python_learns_from_a_teacher_and_more_texts(tmp_path, vocab_file, teach
         (["--teacher={tagging}"], "was trained for tagging, not for classification"),
         (["--teacher={data}/none"], "none"),
         (["--teacher={classification}", "--distill_weight=2"], "--distill_weight"),
-        (["--distill_temperature=3"], "--distill_temperature needs a --teacher"),
-        (["--unlabeled_data_path={data}/texts.tsv"], "--unlabeled_data_path needs a --teacher"),
     ],
 )
 def test_an_unfit_teacher_is_refused_at_once(flags, message, teacher, vocab_file, tmp_path):

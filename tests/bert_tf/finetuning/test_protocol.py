@@ -55,14 +55,8 @@ def test_a_run_is_evaluated_at_these_steps(flags, steps):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--nodo_eval", "--eval_strategy=epoch"], "add --do_train and --do_eval"),
-        (["--eval_strategy=steps"], "--eval_strategy=steps with --eval_steps=0: give"),
-        (["--eval_strategy=epoch", "--eval_steps=5"], "--eval_strategy=epoch with --eval_steps=5: give"),
-        (["--early_stopping_patience=1"], "--early_stopping_patience=1 needs evaluations"),
-        (
-            ["--layer_learning_rate_decay=0.9", "--frozen_layers=-1"],
-            "trains the encoder, but --frozen_layers=-1 does not",
-        ),
+        (["--eval_strategy=steps"], "--eval_strategy=steps needs --eval_steps; give a number of steps"),
+        (["--eval_strategy=epoch", "--eval_steps=5"], "--eval_steps needs --eval_strategy=steps; add"),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(flags, message):

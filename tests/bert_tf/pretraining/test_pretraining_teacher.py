@@ -80,7 +80,6 @@ def test_a_copy_has_nothing_to_learn(data, teacher, tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--distill_weight=0.3"], "--distill_weight needs a --teacher"),
         (["--teacher={data}/none"], "none"),
         (["--teacher={other}"], "has vocab_size=290, but the model has 300"),
     ],

@@ -151,10 +151,10 @@ def test_classifier_keeps_dev_data_in_later_commands(flags, tmp_path, caplog):
     assert run_classifier(flags(ClassifierSettings, *own, "--do_eval")) == pytest.approx(scores)
     for flag, message in (
         ("--dev_share=0.3", r"--dev_share=0.3: .* was trained with 0.2; leave the flag out"),
-        ("--dev_seed=1", "--dev_seed=1: .* was trained with 0"),
+        ("--dev_share=0.2 --dev_seed=1", "--dev_seed=1: .* was trained with 0"),
     ):
         with pytest.raises(InputError, match=message):
-            find_task(flags(ClassifierSettings, *own, "--do_eval", flag))
+            find_task(flags(ClassifierSettings, *own, "--do_eval", *flag.split()))
     more = table(tmp_path / "more.tsv", [*LABELED, ("more", "bad")])
     with pytest.raises(InputError, match="was trained on other files or with another --dev_share"):
         find_task(flags(ClassifierSettings, "--task_name=own", more, "--do_eval", "--dev_share=0.2"))

@@ -58,7 +58,7 @@ def task_of(tmp_path):
         ("questions", "--max_query_length=9", "8"),
         ("tagging", "--document_context=True", "False"),
         ("tagging", "--dev_share=0.1", "none"),
-        ("choice", "--dev_seed=1", "none"),
+        ("choice", "--dev_share=0.1", "none"),
     ],
 )
 def test_a_flag_of_the_model_or_its_inputs_is_refused(task_of, tmp_path, kind, flag, trained):

@@ -161,10 +161,6 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"regression": True, "labels": "a,b"}, "--regression predicts numbers"),
-        ({"regression": True, "multi_label": True}, "contradict"),
-        ({"labels": "a,b", "label_file": "f"}, "drop one of them"),
-        ({"tune_thresholds": True}, "--tune_thresholds needs the dev data; add --do_eval"),
         ({"data_dir": ""}, "--data_dir is empty"),
         ({"label_separator": ""}, "leave the flag out for a comma"),
     ],
