@@ -286,7 +286,7 @@ def require_segments(config: BertConfig, config_file: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ConfigSettings:
+class ConfigSettings(command_line.Settings):
     """Settings of the command."""
 
     flag_group = "Model"

@@ -3,31 +3,30 @@
 import dataclasses
 import re
 
-from bert_tf.core.command_line import check_values, require, setting
+from bert_tf.core.command_line import Settings, require, setting
 from bert_tf.jobs.settings import RunnerSettings
 
 # Maximum value of --max_seq_length. Rows of this length take about 1 GB of memory in each worker.
 _MAX_LENGTH = 16384
 
 
-def _input_format() -> str | None:
-    """Returns a new field for the flag --input_format, because two settings classes cannot share one field object."""
-    return setting(
+@dataclasses.dataclass(frozen=True)
+class CorpusSettings(Settings):
+    """How text is read from files."""
+
+    flag_group = "Data"
+
+    input_format: str | None = setting(
         "lines: one sentence per line, a blank line or the end of a file after each document; documents: one document "
         "per line; jsonl: one JSON object with a text per line; parquet: one document per row; wikipedia: a MediaWiki "
-        "XML dump; default: jsonl, parquet or wikipedia for .jsonl, .json, .parquet or .xml, else lines",
-        None,
-        choices=("lines", "documents", "jsonl", "parquet", "wikipedia"),
-        first=True,
-    )
-
-
-def _text_field():
-    return setting("with the formats jsonl and parquet: name of the field that contains the text", "text")
+        "XML dump; default: jsonl, parquet or wikipedia for .jsonl, .json, .parquet or .xml, else lines", None,
+        choices=("lines", "documents", "jsonl", "parquet", "wikipedia"), first=True,
+    )  # fmt: skip
+    text_field: str = setting("with the formats jsonl and parquet: name of the field that contains the text", "text")
 
 
 @dataclasses.dataclass(frozen=True)
-class GeneratorSettings(RunnerSettings):
+class GeneratorSettings(RunnerSettings, CorpusSettings):
     """Settings of `create_pretraining_data`, with names and defaults of google-research/bert and tf-models-official."""
 
     flag_group = "Data"
@@ -38,10 +37,7 @@ class GeneratorSettings(RunnerSettings):
         "",
         first=True,
     )
-    output_file: str = setting("TFRecord file to write: one path, a comma-separated list, or PATH@N for N shards")
     vocab_file: str = setting("vocabulary, one token per line", "", first=True)
-    input_format: str | None = _input_format()
-    text_field: str = _text_field()
     language: str = setting(
         "code of the language whose rules split text into sentences, such as de; default: the language of a Wikipedia "
         "dump, else en; about 30 languages have rules, others use the rules of a related language or of English; no "
@@ -118,7 +114,7 @@ class GeneratorSettings(RunnerSettings):
     verify: bool = setting("write nothing; check every byte of the set at --output_file against its manifest", False)
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         if self.verify:
             return
         for name, what in (
@@ -154,15 +150,13 @@ class GeneratorSettings(RunnerSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class VocabularySettings:
+class VocabularySettings(CorpusSettings):
     """Settings of `learn_vocab`."""
 
     flag_group = "Data"
 
     input_file: str = setting("text to learn from: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed")
     output_file: str = setting("vocabulary file to write")
-    input_format: str | None = _input_format()
-    text_field: str = _text_field()
     vocab_size: int = setting(
         "number of tokens, including special tokens and [unusedN]; fewer if the text provides fewer tokens",
         30522,
@@ -196,7 +190,7 @@ class VocabularySettings:
     overwrite: bool = setting("replace an existing --output_file", False)
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         require(
             self.vocab_size >= 10 + self.num_unused,
             f"--vocab_size={self.vocab_size}: must be at least 10 more than --num_unused={self.num_unused}",

@@ -3,14 +3,15 @@
 import dataclasses
 from collections.abc import Sequence
 
-from bert_tf.core.command_line import check_values, require, require_folder, setting
+from bert_tf.core.command_line import require, require_folder, setting
+from bert_tf.settings.model import ChosenCheckpoint, pooling
 
 # The groups of the flags that only some kinds of models read.
 OF_SOME_KINDS = ("Questions", "Embeddings and masks")
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportSettings:
+class ExportSettings(ChosenCheckpoint):
     """Settings of `export_saved_model`."""
 
     flag_group = "Model"
@@ -30,10 +31,6 @@ class ExportSettings:
     task_name: str = setting(
         "embeddings or fill_mask: export a checkpoint without fine-tuning; a task's name: refuse a run that was "
         "trained on another task; empty: accept a run of any task", "", first=True,
-    )  # fmt: skip
-    use_checkpoint: str = setting(
-        "export the best checkpoint on the dev data, or the last checkpoint; a run without --eval_strategy has no best "
-        "checkpoint, so its last checkpoint is exported", "best", choices=("best", "last"), first=True,
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the weights and of the computation; probabilities are always float32", "float32",
@@ -76,11 +73,9 @@ class ExportSettings:
         "-1",
         group="Embeddings and masks",
     )
-    pooling: str | None = setting(
-        "--task_name=embeddings: the vector of [CLS], or the mean or maximum over all tokens; default: the value in "
-        "sentence-transformers' files in the checkpoint's folder, or mean", None, choices=("cls", "mean", "max"),
-        group="Embeddings and masks", first=True,
-    )  # fmt: skip
+    pooling: str | None = pooling(
+        "Embeddings and masks", "for --task_name=embeddings, from sentence-transformers' files, or mean"
+    )
     normalize: bool | None = setting(
         "--task_name=embeddings: scale pooled vectors to length 1; default: as in modules.json, or false",
         None,
@@ -98,7 +93,7 @@ class ExportSettings:
     )  # fmt: skip
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         require_folder("export_dir", self.export_dir)
 
     def check_kind(self, task_name: str, flags: Sequence[str]) -> None:

@@ -3,11 +3,11 @@
 import dataclasses
 
 from benchmarks.compile_check.chips import CHIPS
-from bert_tf.core.command_line import check_values, require, setting
+from bert_tf.core.command_line import Settings, require, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class CompileCheckSettings:
+class CompileCheckSettings(Settings):
     """The models to compile, and the chips. The flags of the model and the batch are named as in `run_pretraining`."""
 
     flag_group = "Training"
@@ -34,6 +34,6 @@ class CompileCheckSettings:
     )
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         unknown = [name for name in self.chips.split(",") if name not in CHIPS]
         require(not unknown, f"--chips={self.chips}: must be names from {', '.join(CHIPS)}, separated by commas")

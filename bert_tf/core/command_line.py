@@ -95,8 +95,8 @@ def _with_dashes(condition: str) -> str:
 
 
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
-    """Returns the help entries of a settings class's flags, grouped by title. The flags of a class come before the
-    flags of its base classes."""
+    """Returns the help entries of a settings class's flags, grouped by title. Required flags come first, and
+    the flags of a class come before the flags of its base classes."""
     types = typing.get_type_hints(settings_class)
     fields = {field.name: field for field in dataclasses.fields(settings_class)}
     groups: dict[str, list[help_text.FlagHelp]] = {}
@@ -105,7 +105,8 @@ def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
             if field := fields.pop(name, None):
                 title = field.metadata["group"] or getattr(owner, "flag_group", "Flags")
                 groups.setdefault(title, []).append(_flag_help(field, is_boolean=_plain(types[name]) is bool))
-    return {title: groups[title] for title in sorted(groups, key=help_text.GROUPS.index)}
+    titles = sorted(groups, key=help_text.GROUPS.index)
+    return {title: sorted(groups[title], key=lambda flag: not flag.is_required) for title in titles}
 
 
 def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp:
@@ -227,6 +228,14 @@ def check_values(settings) -> None:
             right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
             require(right, f"--{field.name}={value}: must be {_bounds(bounds)}")
     check_together(settings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base class of the settings of all scripts; checks the values of the flags."""
+
+    def __post_init__(self):
+        check_values(self)
 
 
 def check_together(settings) -> None:

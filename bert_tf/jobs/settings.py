@@ -3,19 +3,23 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import setting
+from bert_tf.core.command_line import Settings, setting
 from bert_tf.core.flag_parsing import absolute_paths
 
 _MAX_WORKERS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class RunnerSettings:
+class RunnerSettings(Settings):
     """The settings that say where a job's tasks run."""
 
     # the flags that name files; `with_absolute_paths` changes their values
     path_flags: ClassVar[tuple[str, ...]] = ("input_file", "output_file", "vocab_file")
 
+    output_file: str = setting(
+        "file to write: one path, a comma-separated list, or PATH@N for N shards; each shard is the task of one worker",
+        group="Data",
+    )
     num_workers: int | None = setting(
         "number of worker processes; default: one per core; with --runner=spark: maximum number of tasks that run at "
         "the same time on a standalone cluster", None,

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import check_values, require_folder, setting
-from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
+from bert_tf.core.command_line import require_folder, setting
+from bert_tf.settings.model import Casing, ChosenCheckpoint, ModelFiles
 
 
 @dataclasses.dataclass(frozen=True)
-class ConversionSettings:
+class ConversionSettings(ModelFiles, Casing, ChosenCheckpoint):
     """Settings of `convert_checkpoint`."""
 
     flag_group = "Input"
@@ -20,19 +20,6 @@ class ConversionSettings:
         "sentence-transformers",
         choices=("bert_tf", "tf1", "tf_models", "hugging_face", "sentence_transformers"),
         group="Output",
-    )
-    bert_config_file: str = setting("configuration of the input; empty: the file in the input's folder", "")
-    use_checkpoint: str = setting(
-        "if --input is the folder of a fine-tuning run: convert the checkpoint that is best on the dev data, or the "
-        "last checkpoint; if the run has no --eval_strategy, both values mean the last checkpoint", "best",
-        choices=("best", "last"),
-    )  # fmt: skip
-    vocab_file: str = setting("vocabulary of the input; empty: the file in the input's folder", "")
-    do_lower_case: bool | None = setting(LOWER_CASE, None)
-    strip_accents: bool | None = setting(STRIP_ACCENTS, None)
-    ignore_checkpoint_tokenizer: bool = setting(
-        "use --vocab_file, --do_lower_case and --strip_accents even if they contradict the files in the input's folder",
-        False,
     )
     has_pairs: bool | None = setting(
         "with --format=bert_tf and a text classifier of another project: whether it reads pairs of texts; the output "
@@ -53,5 +40,5 @@ class ConversionSettings:
     )
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         require_folder("output", self.output)

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from bert_tf.core.command_line import check_values, hidden_modules, require, setting
+from bert_tf.core.command_line import Settings, hidden_modules, require, setting
 
 # Exclusive upper bound of seeds.
 SEEDS = 1 << 31
@@ -19,7 +19,7 @@ DECAY_AFTER_WARMUP = (
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceSettings:
+class DeviceSettings(Settings):
     """Devices, numerics and update rule of a training script. The names of the flags are those of google-research/bert
     and tf-models-official."""
 
@@ -93,7 +93,7 @@ class DeviceSettings:
             import tf_keras  # noqa: F401
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         require(
             (self.num_gpus or 0) <= 1 or self.distribution_strategy not in ("off", "one_device"),
             f"--num_gpus={self.num_gpus} needs --distribution_strategy=mirrored",

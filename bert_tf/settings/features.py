@@ -5,9 +5,9 @@ Paper: section 5.3.
 
 import dataclasses
 
-from bert_tf.core.command_line import check_together, check_values, require, setting
+from bert_tf.core.command_line import check_together, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
-from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
+from bert_tf.settings.model import Checkpoint, pooling
 
 # Defaults of --layers. As in google-research/bert, token vectors come from the top four layers (compare Table 7).
 # Pooled vectors come from the top layer.
@@ -17,17 +17,11 @@ _POOLED = "sentence_vectors or pooling"
 
 
 @dataclasses.dataclass(frozen=True)
-class VectorSettings:
+class VectorSettings(Checkpoint):
     """The settings that determine the vectors of a text."""
 
     flag_group = "Model"
 
-    init_checkpoint: str = setting("checkpoint in any supported format: folder, prefix, file, or hf://owner/model")
-    bert_config_file: str = setting("configuration of the model; empty: the file beside the checkpoint", "")
-    vocab_file: str = setting("vocabulary, one token per line; empty: the file beside the checkpoint", "")
-    do_lower_case: bool | None = setting(LOWER_CASE, None)
-    strip_accents: bool | None = setting(STRIP_ACCENTS, None)
-    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     layers: str | None = setting(
         "layers to write, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings; default: -1,-2,-3,-4, "
         "or -1 for pooled vectors", None, group="Vectors", first=True,
@@ -48,10 +42,7 @@ class VectorSettings:
         "1_Pooling/config.json and modules.json beside the checkpoint determine the pooling", False, group="Vectors",
         first=True,
     )  # fmt: skip
-    pooling: str | None = setting(
-        "write one vector per text: the vector of [CLS], or the mean or maximum over all tokens", None,
-        choices=("cls", "mean", "max"), group="Vectors", first=True,
-    )  # fmt: skip
+    pooling: str | None = pooling("Vectors", "see --sentence_vectors; without both flags, each token has a vector")
     normalize: bool | None = setting(
         "scale the vectors to length 1; default: false, or with --sentence_vectors as in modules.json", None,
         group="Vectors", only_with=_POOLED,
@@ -70,7 +61,7 @@ class VectorSettings:
     )
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         _ = self.layer_numbers
 
     @property
@@ -102,9 +93,6 @@ class FeaturesSettings(JobSettings, VectorSettings):
 
     input_file: str = setting(
         "UTF-8 text files: comma-separated paths and globs; each line is one text, or two texts separated by ' ||| '"
-    )
-    output_file: str = setting(
-        "file to write: one path, a comma-separated list, or PATH@N for N shards; each shard has a worker of its own"
     )
     input_format: str | None = setting(
         "lines: one text per line; jsonl: one JSON object per line; default: jsonl for .jsonl or .json, else lines",
@@ -140,7 +128,6 @@ class FeaturesSettings(JobSettings, VectorSettings):
     def __post_init__(self):
         super().__post_init__()
         self._check_formats()
-        self.check_devices()
 
     def _check_formats(self):
         format = format_of_output(self.output_file, self.output_format, _FORMATS)

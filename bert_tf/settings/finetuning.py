@@ -9,7 +9,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
 from bert_tf.settings import protocol
 from bert_tf.settings.device import BIAS_CORRECTION, DECAY_AFTER_WARMUP
-from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
+from bert_tf.settings.model import Casing
 
 # The split with the training texts for which only the outputs of a teacher are learned.
 UNLABELED = "unlabeled"
@@ -18,7 +18,7 @@ PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningSettings(protocol.ProtocolSettings):
+class FineTuningSettings(protocol.ProtocolSettings, Casing):
     """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert. One default
     differs: Adam's bias is corrected."""
 
@@ -34,26 +34,11 @@ class FineTuningSettings(protocol.ProtocolSettings):
     # Value of `max_seq_length` if neither the flag nor the run's folder gives it.
     default_max_seq_length: ClassVar[int] = 128
 
-    vocab_file: str = setting(
-        "vocabulary, one token per line; empty: the file beside --init_checkpoint", "", group="Model", per_worker=True
-    )
-    init_checkpoint: str = setting(
-        "pre-trained checkpoint in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
-        "",
-        group="Model",
-        first=True,
-        per_worker=True,
-    )
-    do_lower_case: bool | None = setting(LOWER_CASE, None, group="Model")
-    strip_accents: bool | None = setting(STRIP_ACCENTS, None, group="Model")
     max_seq_length: int | None = setting(
-        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else the "
-        "smaller of 128 and the model's number of positions",
-        None,
-        group="Model",
-        first=True,
-        at_least=5,
-    )
+        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else "
+        "from sentence-transformers' files (run_embeddings), else 128 (run_squad: 384), but at most the model's number "
+        "of positions", None, group="Model", first=True, at_least=5,
+    )  # fmt: skip
     keep_checkpoint_max: int = setting(
         "number of the latest checkpoints to keep for resuming; 0: all; the weights of the best checkpoint on the dev "
         "data are always kept", 2, group="Run",
@@ -63,7 +48,6 @@ class FineTuningSettings(protocol.ProtocolSettings):
         False,
         group="Run",
     )
-    do_train: bool = setting("train on the training data", False, group="Run", first=True)
     do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
     do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
@@ -75,10 +59,6 @@ class FineTuningSettings(protocol.ProtocolSettings):
         "seed for selecting the examples; separate from --random_seed, so that runs with different seeds have the same "
         "dev data; default: from the run in --output_dir, else 0", None, group="Data", only_with="dev_share",
     )  # fmt: skip
-    train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
-    eval_batch_size: int = setting(
-        "examples of full length per evaluation step, over all devices", 8, group="Evaluation", above=0
-    )
     predict_batch_size: int = setting(
         "examples of full length per prediction step, over all devices", 8, group="Evaluation", above=0
     )
@@ -132,3 +112,21 @@ class FineTuningSettings(protocol.ProtocolSettings):
             if not (held_out or any(paths)):
                 needed = " or ".join(f"--{name}" for name in (flag, *flags))
                 raise InputError(f"--{wanted} needs {needed}{remedy}")
+
+
+@dataclasses.dataclass(frozen=True)
+class FolderSettings(FineTuningSettings):
+    """Settings of the scripts that read a folder with a file for each split. Each script describes its own folder."""
+
+    flag_group = "Data"
+
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True, per_worker=True)
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True, per_worker=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_data()
+
+    def _check_data(self) -> None:
+        self._require_data("data_dir")

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import require, setting
+from bert_tf.core.command_line import Settings, require, setting
 from bert_tf.core.flag_parsing import items
 
 
 @dataclasses.dataclass(frozen=True)
-class GlueSubmissionSettings:
+class GlueSubmissionSettings(Settings):
     """Settings of `glue_submission`."""
 
     flag_group = "Data"
@@ -21,6 +21,7 @@ class GlueSubmissionSettings:
     )
 
     def __post_init__(self):
+        super().__post_init__()
         require(
             not self.output_file or self.output_file.endswith(".zip"),
             f"--output_file={self.output_file}: must end in .zip, as GLUE's server expects",

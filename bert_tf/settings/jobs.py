@@ -35,8 +35,8 @@ class JobSettings(RunnerSettings):
         """Arguments of `runner.started`: the number of GPUs, and of tasks, which is the number of shards."""
         return {"num_gpus": self.num_gpus, "most_tasks": len(output_paths(self.output_file))}
 
-    def check_devices(self) -> None:
-        """Refuses a GPU for several processes."""
+    def __post_init__(self):
+        super().__post_init__()
         require(
             not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
             "--num_gpus=1 computes in one local process; drop --runner=spark and --num_workers",

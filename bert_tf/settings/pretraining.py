@@ -25,13 +25,6 @@ class PretrainingSettings(TrainingSettings):
         per_worker=True,
         only_with="do_eval",
     )
-    init_checkpoint: str = setting(
-        "checkpoint to start from, in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
-        "",
-        group="Model",
-        first=True,
-        per_worker=True,
-    )
     vocab_file: str = setting(
         "vocabulary of the data; the script copies this file to --output_dir; empty: the file that the data's manifest "
         "names, or an identical file beside the data or --init_checkpoint; data made with --masking=dynamic needs a "
@@ -63,15 +56,12 @@ class PretrainingSettings(TrainingSettings):
     use_next_sentence_label: bool = setting(
         "train on the next-sentence task if the data has sentence pairs", True, group="Training"
     )
-    do_train: bool = setting("train on --input_file", False, group="Run", first=True)
     do_eval: bool = setting(
         "with --do_train: evaluate every checkpoint; otherwise: evaluate the latest checkpoint",
         False,
         group="Run",
         first=True,
     )
-    train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True, above=0)
-    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation", above=0)
     num_train_steps: int = setting("step at which training ends", 100000, group="Training", first=True, above=0)
     num_warmup_steps: int = setting(
         "number of steps of linear warm-up", 10000, group="Training", first=True, at_least=0

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 
 from bert_tf.core.command_line import require, setting
+from bert_tf.settings.model import ChosenCheckpoint
 from bert_tf.settings.training import TrainingSettings
 
 # The settings that a sweep varies, and the flags that list their values.
@@ -19,7 +20,7 @@ _GRID = {
 
 
 @dataclasses.dataclass(frozen=True)
-class ProtocolSettings(TrainingSettings):
+class ProtocolSettings(TrainingSettings, ChosenCheckpoint):
     """Evaluation during fine-tuning, training of the lower layers, and sweeps."""
 
     flag_group = "Training"
@@ -35,10 +36,6 @@ class ProtocolSettings(TrainingSettings):
     early_stopping_patience: int = setting(
         "end training after this many consecutive evaluations without a better main metric, or an equal one with "
         "a lower loss; 0: never", 0, group="Evaluation", at_least=0, only_with="eval_strategy",
-    )  # fmt: skip
-    use_checkpoint: str = setting(
-        "evaluate and predict with the checkpoint that is best on the dev data, or with the last checkpoint; without "
-        "--eval_strategy, both values mean the last checkpoint", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
     frozen_layers: int = setting(
         "do not train the embeddings and this many of the lowest layers; 0: train all weights; -1: train only the head",

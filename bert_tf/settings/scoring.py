@@ -3,31 +3,23 @@
 import dataclasses
 import json
 
-from bert_tf.core.command_line import check_values, require, setting
+from bert_tf.core.command_line import require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
-from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
+from bert_tf.settings.model import Checkpoint
 
 LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE = "likelihood", "fill_mask", "continuation", "choose"
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoringSettings(JobSettings):
+class ScoringSettings(JobSettings, Checkpoint):
     """Settings of `score_text`."""
 
     flag_group = "Model"
 
-    init_checkpoint: str = setting(
-        "pre-trained checkpoint in any supported format: prefix, folder, or hf://owner/model"
-    )
     input_file: str = setting(
         "UTF-8 text files, one text per line: comma-separated paths and globs; with --mode=choose: a file or folder in "
         "a format of run_swag, or a table of texts and labels", group="Data",
     )  # fmt: skip
-    output_file: str = setting(
-        "JSON Lines file to write, one object per text: one path, a comma-separated list, or PATH@N for N shards; each "
-        "shard has a worker of its own",
-        group="Data",
-    )
     mode: str = setting(
         "likelihood: write the log-likelihood of each text and token (the pseudo-log-likelihood with a bidirectional "
         "model); fill_mask: write predictions for each [MASK] in the texts; continuation: write the log-likelihood of "
@@ -43,11 +35,6 @@ class ScoringSettings(JobSettings):
         "column of the text, by name or by number from 0", "text", group="Data", only_with="label_texts"
     )
     label_column: str = setting("column of the label", "label", group="Data", only_with="label_texts")
-    bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
-    vocab_file: str = setting("vocabulary, one token per line; empty: the file beside --init_checkpoint", "")
-    do_lower_case: bool | None = setting(LOWER_CASE, None)
-    strip_accents: bool | None = setting(STRIP_ACCENTS, None)
-    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
         "together with a token, also mask the later tokens of the word, because the later tokens reveal the masked "
         "token", False, group="Output", first=True, only_with="mode=likelihood",
@@ -66,8 +53,7 @@ class ScoringSettings(JobSettings):
     batch_size: int = setting("number of masked rows per step", 64, group="Devices", above=0)
 
     def __post_init__(self):
-        check_values(self)
-        self.check_devices()
+        super().__post_init__()
         format_of_output(self.output_file, None, ("jsonl",))
         require(
             self.mode != CHOOSE or "@" not in self.output_file,

@@ -5,21 +5,11 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
-
-# Help texts of flags that scripts that do not train also have.
-LOWER_CASE = (
-    "lower-case text; default: from the run, else from the files beside the vocabulary or the checkpoint; else true, "
-    "or false if the vocabulary has tokens with capital letters"
-)
-STRIP_ACCENTS = (
-    "strip accents; default: from the same files, else the same as --do_lower_case, but not if only the vocabulary "
-    "decides and has accents"
-)
-IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different tokenizer"
+from bert_tf.settings.model import ModelFiles
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingSettings(DeviceSettings):
+class TrainingSettings(ModelFiles, DeviceSettings):
     """Settings of the model, the run's folder and the training loop. The names and defaults are those of
     google-research/bert."""
 
@@ -27,16 +17,19 @@ class TrainingSettings(DeviceSettings):
     script: ClassVar[str] = ""
     reported: ClassVar[tuple[str, ...]] = ()  # flags that only this script has and that the report shows
 
-    bert_config_file: str = setting(
-        "JSON file with the configuration of the model; empty: the file beside --init_checkpoint",
-        "",
-        group="Model",
-        first=True,
-        per_worker=True,
-    )
+    init_checkpoint: str = setting(
+        "checkpoint to start from, in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
+        "", group="Model", first=True, per_worker=True,
+    )  # fmt: skip
     output_dir: str = setting("folder for checkpoints and results", alias="model_dir", group="Run", per_worker=True)
-    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False, group="Model")
     learning_rate: float = setting("peak learning rate", 5e-5, first=True, above=0)
+    do_train: bool = setting("train on the training data", False, group="Run", first=True)
+    train_batch_size: int = setting(
+        "examples per step, over all devices; in pre-training, rows", 32, first=True, above=0
+    )
+    eval_batch_size: int = setting(
+        "examples of full length per evaluation step, over all devices", 8, group="Evaluation", above=0
+    )
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
         "maximum number of steps before control returns to Python; lowered to 50 without a TPU, and to a twentieth of "

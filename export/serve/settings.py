@@ -3,12 +3,12 @@
 import dataclasses
 import re
 
-from bert_tf.core.command_line import check_values, require, require_folder, setting
+from bert_tf.core.command_line import Settings, require, require_folder, setting
 from bert_tf.core.flag_parsing import items
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeSettings:
+class ServeSettings(Settings):
     """Settings of `serve_saved_model`."""
 
     flag_group = "Limits"
@@ -98,7 +98,7 @@ class ServeSettings:
     shutdown_grace_seconds: float = setting("time after SIGTERM for answering accepted requests", 20.0, at_least=0)
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
         require(bool(self.folders), "nothing to serve: give --model_base_path=models/reviews")
         _ = self.channel_arguments  # raises an error if an argument is invalid

@@ -4,11 +4,11 @@ import dataclasses
 from typing import ClassVar
 
 from bert_tf.core.command_line import setting
-from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.settings.finetuning import FolderSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class SwagSettings(FineTuningSettings):
+class SwagSettings(FolderSettings):
     """Settings of `run_swag`."""
 
     flag_group = "Data"
@@ -21,10 +21,3 @@ class SwagSettings(FineTuningSettings):
         "label; or RACE's folders of these names", "",
         first=True, per_worker=True,
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True, per_worker=True)
-    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True, per_worker=True)
-
-    def __post_init__(self):
-        super().__post_init__()
-        self._require_data("data_dir")

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
-from bert_tf.settings.finetuning import PATH_FLAGS, FineTuningSettings
+from bert_tf.settings.finetuning import PATH_FLAGS, FolderSettings
 
 # The name of a task on a user's own data.
 OWN_DATA = "own"
@@ -24,7 +24,7 @@ _MODES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierSettings(FineTuningSettings):
+class ClassifierSettings(FolderSettings):
     """Settings of `run_classifier`, with the names and defaults of google-research/bert. If a flag for a user's own
     data is left out, its value is the value of the run in `output_dir`. Without such a run, the flag has its default.
     """
@@ -95,9 +95,6 @@ class ClassifierSettings(FineTuningSettings):
         "with --multi_label: choose, for each label, the threshold that gives the best F1 on the dev data; prediction "
         "and export use these thresholds", False, group="Evaluation", only_with="do_eval",
     )  # fmt: skip
-    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", per_worker=True)
-    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", per_worker=True)
-    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", per_worker=True)
     tfds_name: str = setting(
         "data set of TensorFlow Datasets, such as glue/mrpc or imdb_reviews; replaces --data_dir and --task_name; the "
         "column flags name features of the data set; by default, the data set's description gives the features", "",
@@ -140,7 +137,6 @@ class ClassifierSettings(FineTuningSettings):
     def __post_init__(self):
         self._resolve_mode()
         super().__post_init__()
-        self._check_data()
         require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
 
     def _resolve_mode(self) -> None:
@@ -176,4 +172,4 @@ class ClassifierSettings(FineTuningSettings):
             return
         if not (self.data_dir.strip() or has_paths):
             raise InputError("--data_dir is empty; name the folder with the data")
-        self._require_data("data_dir")
+        super()._check_data()

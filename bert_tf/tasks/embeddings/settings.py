@@ -3,8 +3,9 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import check_values, require, setting
-from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.core.command_line import Settings, require, setting
+from bert_tf.settings.finetuning import FolderSettings
+from bert_tf.settings.model import pooling
 
 _DATA = (
     "columns anchor and positive (and negative_1, ...); or sentence1, sentence2 and score; or text (each text is its "
@@ -13,7 +14,7 @@ _DATA = (
 
 
 @dataclasses.dataclass(frozen=True)
-class EmbeddingSettings(FineTuningSettings):
+class EmbeddingSettings(FolderSettings):
     """Settings of `run_embeddings`."""
 
     flag_group = "Data"
@@ -26,7 +27,6 @@ class EmbeddingSettings(FineTuningSettings):
         first=True,
         per_worker=True,
     )
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
     eval_data_path: str = setting(
         "dev data, if it is not in --data_dir: pairs, scored pairs, or a folder in BEIR's layout (corpus.jsonl, "
         "queries.jsonl, qrels/dev.tsv)", "", first=True, per_worker=True,
@@ -34,16 +34,10 @@ class EmbeddingSettings(FineTuningSettings):
     test_data_path: str = setting(
         "test data, if it is not in --data_dir; see --eval_data_path", "", first=True, per_worker=True
     )
-    max_seq_length: int | None = setting(
-        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else from "
-        "sentence-transformers' files beside --init_checkpoint, else 128, but at most the model's positions", None,
-        group="Model", first=True, at_least=5,
-    )  # fmt: skip
-    pooling: str | None = setting(
-        "the vector of a text: the vector of [CLS], or the mean or maximum over all tokens; default: from the run in "
-        "--output_dir, else from sentence-transformers' files beside --init_checkpoint, else mean", None,
-        choices=("cls", "mean", "max"), group="Model", first=True,
-    )  # fmt: skip
+    pooling: str | None = pooling(
+        "Model",
+        "from the run in --output_dir, else from sentence-transformers' files beside --init_checkpoint, else mean",
+    )
     normalize: bool | None = setting(
         "scale vectors to length 1; default: as --pooling, else false", None, group="Model"
     )
@@ -70,7 +64,6 @@ class EmbeddingSettings(FineTuningSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        self._require_data("data_dir")
         require(not self.bilstm_head, "--bilstm_head: run_embeddings pools the encoder's outputs; drop the flag")
         require(self.lm_coefficient == 0, "--lm_coefficient: run_embeddings trains no language model; drop the flag")
         require(
@@ -85,7 +78,7 @@ class EmbeddingSettings(FineTuningSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class MiningSettings:
+class MiningSettings(Settings):
     """Settings of `mine_negatives`."""
 
     flag_group = "Data"
@@ -110,7 +103,7 @@ class MiningSettings:
     max_seq_length: int | None = setting("maximum number of tokens in a row; default: the model's", None, at_least=3)
 
     def __post_init__(self):
-        check_values(self)
+        super().__post_init__()
         require(
             self.max_rank - self.min_rank + 1 >= self.num_negatives,
             f"--max_rank={self.max_rank}: the ranks from {self.min_rank} hold fewer than --num_negatives="

@@ -30,24 +30,11 @@ class SquadSettings(FineTuningSettings):
         per_worker=True,
     )
     predict_file: str = setting(
-        "dev data or test data: a file in SQuAD's JSON format; --do_eval needs the answers",
+        "dev data for --do_eval, or test data for --do_predict, which needs no answers: a file in SQuAD's JSON format",
         "",
         group="Data",
         first=True,
         per_worker=True,
-    )
-    max_seq_length: int | None = setting(
-        "number of tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: from the run "
-        "in --output_dir, else 384", None, group="Model", first=True, at_least=5,
-    )  # fmt: skip
-    do_eval: bool = setting(
-        "evaluate on --predict_file with the official metric, and write the prediction files",
-        False,
-        group="Run",
-        first=True,
-    )
-    do_predict: bool = setting(
-        "write the prediction files for --predict_file; this file may lack answers", False, group="Run", first=True
     )
     doc_stride: int | None = setting(
         "number of tokens between the starts of two windows of a long context", None,

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.settings.finetuning import FolderSettings
 from bert_tf.settings.protocol import ProtocolSettings
 
 # The layers that --feature_layers can name: the rows of the paper's Table 7, and ELMo's sum of all layers with a scale.
@@ -21,7 +21,7 @@ FEATURE_LAYERS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class NerSettings(FineTuningSettings):
+class NerSettings(FolderSettings):
     """Settings of `run_ner`. If a data flag is not given, its value is the value of the run in `output_dir`. Without
     such a run, the flag has its default."""
 
@@ -34,9 +34,6 @@ class NerSettings(FineTuningSettings):
         "eng.testa and eng.testb (or esp.*, ned.*, deu.*); or train.conll, dev.conll and test.conll; or .jsonl "
         "or .parquet with columns tokens and ner_tags", "", first=True, per_worker=True,
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True, per_worker=True)
-    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True, per_worker=True)
     word_column: int | None = setting("column of the word, from 0; -1 is the last column", None, new_run=0)
     tag_column: int | None = setting("column of the tag, from 0; -1 is the last column", None, new_run=-1)
     tag_scheme: str | None = setting(
@@ -74,7 +71,6 @@ class NerSettings(FineTuningSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        self._require_data("data_dir")
         if self.feature_layers not in ("", "fine_tuning"):
             names = ("frozen_layers", "layer_learning_rate_decay", "special_tokens", "lm_coefficient")
             contrary = [f"--{name}" for name in names if getattr(self, name) != getattr(ProtocolSettings, name)]

@@ -267,7 +267,6 @@ def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path)
         (["--max_query_length=17"], "a question of --max_query_length=17 leaves no room for its context"),
         (["--train_file=nowhere.json"], "nowhere.json: no such file"),
         (["--null_score_diff_threshold=nan"], "must be finite"),
-        (["--ensemble_checkpoints=a,b"], "drop --do_train"),
     ],
 )
 def test_refuses_bad_flags_before_writing(inputs, vocab_file, tmp_path, more, message):
