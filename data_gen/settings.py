@@ -33,60 +33,45 @@ class GeneratorSettings(RunnerSettings, CorpusSettings):
 
     input_file: str = setting(
         "text to read: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed; the end of a file ends a "
-        "document",
-        "",
-        first=True,
-    )
+        "document", "", first=True,
+    )  # fmt: skip
     vocab_file: str = setting("vocabulary, one token per line", "", first=True)
     language: str = setting(
         "code of the language whose rules split text into sentences, such as de; default: the language of a Wikipedia "
         "dump, else en; about 30 languages have rules, others use the rules of a related language or of English; no "
-        "effect on --input_format=lines",
-        "",
-    )
+        "effect on --input_format=lines", "",
+    )  # fmt: skip
     do_lower_case: bool | None = setting(
         "lower-case text; default: as the files beside the vocabulary say, else true, or false if the vocabulary has "
         "tokens with capital letters", None, first=True,
     )  # fmt: skip
     strip_accents: bool | None = setting(
         "strip accents; default: as the same files say, else the same as --do_lower_case, but not if only the "
-        "vocabulary decides and has accents",
-        None,
-    )
+        "vocabulary decides and has accents", None,
+    )  # fmt: skip
     do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False, group="Masking", first=True)
     max_ngram_size: int | None = setting(
         "mask n-grams of up to this many words", None, group="Masking", at_least=0, only_with="do_whole_word_mask"
     )
     max_seq_length: int = setting(
-        "sequence length in tokens, including [CLS] and [SEP]",
-        128,
-        group="Examples",
-        first=True,
-        at_least=5,
+        "sequence length in tokens, including [CLS] and [SEP]", 128, group="Examples", first=True, at_least=5,
         at_most=_MAX_LENGTH,
-    )
+    )  # fmt: skip
     max_predictions_per_seq: int = setting(
         "maximum number of masked positions per sequence", 20, group="Masking", first=True, at_least=1
     )
     random_seed: int = setting("seed of all random choices", 12345, group="Examples", first=True, at_least=0)
     dupe_factor: int | None = setting(
         "number of passes over the corpus, each with different masks; default 10, or 1 if no masks are written "
-        "(--masking=dynamic, --objective=lm)",
-        None,
-        group="Examples",
-        first=True,
-        at_least=1,
-    )
+        "(--masking=dynamic, --objective=lm)", None, group="Examples", first=True, at_least=1,
+    )  # fmt: skip
     masked_lm_prob: float = setting(
         "fraction of the tokens that the model predicts", 0.15, group="Masking", first=True, above=0, below=1
     )
     short_seq_prob: float = setting(
-        "probability that a document is split into rows shorter than the maximum; no effect on --objective=lm",
-        0.1,
-        group="Examples",
-        at_least=0,
-        at_most=1,
-    )
+        "probability that a document is split into rows shorter than the maximum; no effect on --objective=lm", 0.1,
+        group="Examples", at_least=0, at_most=1,
+    )  # fmt: skip
     join_documents: bool = setting(
         "fill the last row of a document with the beginning of the next document, after a [SEP], instead of padding",
         False, group="Examples", only_with="objective=lm",
@@ -98,18 +83,13 @@ class GeneratorSettings(RunnerSettings, CorpusSettings):
     keep_fraction: float = setting("fraction of the predicted tokens that stay unchanged", 0.1, group="Masking")
     objective: str = setting(
         "mlm_nsp: masked LM and next sentence; mlm: masked LM, one segment per row; "
-        "lm: language model of one direction, rows of contiguous text without masks",
-        "mlm_nsp",
-        choices=("mlm_nsp", "mlm", "lm"),
-        group="Examples",
-    )
+        "lm: language model of one direction, rows of contiguous text without masks", "mlm_nsp",
+        choices=("mlm_nsp", "mlm", "lm"), group="Examples",
+    )  # fmt: skip
     masking: str = setting(
         "static: write masked rows; dynamic: write unmasked rows, which training masks differently in each epoch",
-        "static",
-        choices=("static", "dynamic"),
-        group="Masking",
-        first=True,
-    )
+        "static", choices=("static", "dynamic"), group="Masking", first=True,
+    )  # fmt: skip
     gzip_compress: bool = setting("compress the records with gzip", False)
     verify: bool = setting("write nothing; check every byte of the set at --output_file against its manifest", False)
 
@@ -158,10 +138,9 @@ class VocabularySettings(CorpusSettings):
     input_file: str = setting("text to learn from: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed")
     output_file: str = setting("vocabulary file to write")
     vocab_size: int = setting(
-        "number of tokens, including special tokens and [unusedN]; fewer if the text provides fewer tokens",
-        30522,
+        "number of tokens, including special tokens and [unusedN]; fewer if the text provides fewer tokens", 30522,
         group="Vocabulary",
-    )
+    )  # fmt: skip
     do_lower_case: bool | None = setting(
         "lower-case text; default: true, or with --extend_vocab the casing of that vocabulary", None, group="Vocabulary"
     )
@@ -173,16 +152,12 @@ class VocabularySettings(CorpusSettings):
     )
     max_words: int = setting(
         "maximum number of different words in memory, about 150 bytes each; if there are more, rare words are dropped",
-        4_000_000,
-        group="Vocabulary",
-        at_least=1000,
-    )
+        4_000_000, group="Vocabulary", at_least=1000,
+    )  # fmt: skip
     extend_vocab: str = setting(
-        "vocabulary to extend by the most useful tokens of the text; the ids of existing tokens do not change",
-        "",
-        group="Extending a vocabulary",
-        not_with=("num_unused",),
-    )
+        "vocabulary to extend by the most useful tokens of the text; the ids of existing tokens do not change", "",
+        group="Extending a vocabulary", not_with=("num_unused",),
+    )  # fmt: skip
     extend_slots: str = setting(
         "where to add tokens; end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots", "end",
         choices=("end", "unused"), group="Extending a vocabulary", only_with="extend_vocab",

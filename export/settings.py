@@ -50,16 +50,12 @@ class ExportSettings(ChosenCheckpoint):
     )  # fmt: skip
     n_best_size: int | None = setting(
         "question answering: number of best answers whose probabilities add up to 1; default: the run's value, or 20",
-        None,
-        group="Questions",
-        above=0,
-    )
+        None, group="Questions", above=0,
+    )  # fmt: skip
     max_answer_length: int | None = setting(
-        "question answering: maximum number of tokens in an answer; default: the run's value, or 30",
-        None,
-        group="Questions",
-        above=0,
-    )
+        "question answering: maximum number of tokens in an answer; default: the run's value, or 30", None,
+        group="Questions", above=0,
+    )  # fmt: skip
     null_score_diff_threshold: float | None = setting(
         'models trained with --version_2_with_negative: return "" (no answer) if the score of "" exceeds the best '
         "answer's score by more than this value; default: the value found by run_squad --tune_null_threshold, or 0",
@@ -70,17 +66,15 @@ class ExportSettings(ChosenCheckpoint):
     )
     layers: str = setting(
         "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
-        "-1",
-        group="Embeddings and masks",
-    )
+        "-1", group="Embeddings and masks",
+    )  # fmt: skip
     pooling: str | None = pooling(
         "Embeddings and masks", "for --task_name=embeddings, from sentence-transformers' files, or mean"
     )
     normalize: bool | None = setting(
-        "--task_name=embeddings: scale pooled vectors to length 1; default: as in modules.json, or false",
-        None,
+        "--task_name=embeddings: scale pooled vectors to length 1; default: as in modules.json, or false", None,
         group="Embeddings and masks",
-    )
+    )  # fmt: skip
     dimensions: int | None = setting(
         "--task_name=embeddings: keep only the first numbers of pooled vectors, before they are normalized; for models "
         "that were trained with --matryoshka_dims", None, group="Embeddings and masks", above=0,

@@ -23,15 +23,13 @@ class CompileCheckSettings(Settings):
     recompute_activations: bool = setting("store only the input of each layer for the backward pass", False)
     chips: str = setting(f"names of chips, comma-separated: {', '.join(CHIPS)}", "v5e,v4", group="Devices")
     tpu_compiler: str = setting(
-        "path of a Python with the TPU compiler, which `make tpu-check` installs",
-        ".venv-tpu/bin/python",
+        "path of a Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python",
         group="Devices",
-    )
+    )  # fmt: skip
     gpu_compiler: str = setting(
-        "path of a Python with the GPU compiler, which `make gpu-check` installs",
-        ".venv-gpu/bin/python",
+        "path of a Python with the GPU compiler, which `make gpu-check` installs", ".venv-gpu/bin/python",
         group="Devices",
-    )
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()

@@ -17,10 +17,9 @@ class ConversionSettings(ModelFiles, Casing, ChosenCheckpoint):
     format: str = setting(
         "output format; bert_tf: the format of this project; tf1: the format of google-research/bert; tf_models: the "
         "format of tf-models-official; hugging_face: the format of transformers; sentence_transformers: a folder of "
-        "sentence-transformers",
-        choices=("bert_tf", "tf1", "tf_models", "hugging_face", "sentence_transformers"),
+        "sentence-transformers", choices=("bert_tf", "tf1", "tf_models", "hugging_face", "sentence_transformers"),
         group="Output",
-    )
+    )  # fmt: skip
     has_pairs: bool | None = setting(
         "with --format=bert_tf and a text classifier of another project: whether it reads pairs of texts; the output "
         "can then be evaluated, exported and served like a trained run; default: take over only the weights", None,
@@ -34,10 +33,9 @@ class ConversionSettings(ModelFiles, Casing, ChosenCheckpoint):
         "tokenizer_config.json, but at most the model's number of positions", None, at_least=5,
     )  # fmt: skip
     extended_vocab_file: str = setting(
-        "larger vocabulary for the output's model, from learn_vocab --extend_vocab; empty: the input's vocabulary",
-        "",
+        "larger vocabulary for the output's model, from learn_vocab --extend_vocab; empty: the input's vocabulary", "",
         group="Output",
-    )
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()

@@ -31,10 +31,9 @@ class DeviceSettings(Settings):
     gcp_project: str = setting("Google Cloud project, if the TPU's name does not determine it", "", only_with=_TPU)
     num_tpu_cores: int = setting("ignored; the TPU decides the number of its cores", 8)
     distribution_strategy: str = setting(
-        "how to distribute training over devices",
-        "off",
+        "how to distribute training over devices", "off",
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
-    )
+    )  # fmt: skip
     num_gpus: int | None = setting(
         "number of GPUs that each worker uses; 0: the CPU; default: one GPU if there is one, and with mirrored and "
         "multi_worker_mirrored all GPUs of the machine", None, at_least=0,
@@ -48,9 +47,8 @@ class DeviceSettings(Settings):
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool | None = setting(
         "compile the training step with XLA; default: on GPUs, where it is faster, and not on CPUs, where it is "
-        "slower; always on for a TPU",
-        None,
-    )
+        "slower; always on for a TPU", None,
+    )  # fmt: skip
     optimizer: str = setting(
         "adamw: Adam as in google-research/bert; lamb: LAMB, for very large batches", "adamw",
         choices=("adamw", "lamb"), group="Training",
@@ -62,10 +60,8 @@ class DeviceSettings(Settings):
     )
     recompute_activations: bool = setting(
         "store only the input of each layer, and recompute the layer in the backward pass; slower, but needs less "
-        "memory",
-        False,
-        group="Training",
-    )
+        "memory", False, group="Training",
+    )  # fmt: skip
     keep_checkpoint_max: int = setting("number of the latest checkpoints to keep; 0: all", 5, group="Run", at_least=0)
     random_seed: int = setting(
         "seed of initial weights, data order and dropout", 12345, group="Training", at_least=0, below=SEEDS

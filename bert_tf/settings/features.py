@@ -32,11 +32,9 @@ class VectorSettings(Checkpoint):
         None, first=True, at_least=3,
     )  # fmt: skip
     batch_size: int = setting(
-        "number of rows of --max_seq_length tokens in a batch on a GPU; batches on a CPU are smaller",
-        32,
-        group="Devices",
-        above=0,
-    )
+        "number of rows of --max_seq_length tokens in a batch on a GPU; batches on a CPU are smaller", 32,
+        group="Devices", above=0,
+    )  # fmt: skip
     sentence_vectors: bool = setting(
         "write one vector per text instead of one vector per token; without --pooling, sentence-transformers' files "
         "1_Pooling/config.json and modules.json beside the checkpoint determine the pooling", False, group="Vectors",
@@ -96,10 +94,8 @@ class FeaturesSettings(JobSettings, VectorSettings):
     )
     input_format: str | None = setting(
         "lines: one text per line; jsonl: one JSON object per line; default: jsonl for .jsonl or .json, else lines",
-        None,
-        choices=("lines", "jsonl"),
-        first=True,
-    )
+        None, choices=("lines", "jsonl"), first=True,
+    )  # fmt: skip
     text_field: str = setting(
         "name of the field that contains the text; with commas, the texts of several fields are joined by a space, "
         "such as title,text of a collection in BEIR's layout", "text", only_with="input_format=jsonl",

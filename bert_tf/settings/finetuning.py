@@ -44,10 +44,9 @@ class FineTuningSettings(protocol.ProtocolSettings, Casing):
         "data are always kept", 2, group="Run",
     )  # fmt: skip
     allow_unfinished: bool = setting(
-        "allow evaluation and prediction with a checkpoint of a run that has not finished its training",
-        False,
+        "allow evaluation and prediction with a checkpoint of a run that has not finished its training", False,
         group="Run",
-    )
+    )  # fmt: skip
     do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
     do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
@@ -69,10 +68,9 @@ class FineTuningSettings(protocol.ProtocolSettings, Casing):
     decay_after_warmup: bool = setting(DECAY_AFTER_WARMUP, True)
     warmup_proportion: float = setting("share of the steps used for warm-up", 0.1, at_least=0, below=1)
     reinitialize_head: bool = setting(
-        "load only the encoder of a fine-tuned --init_checkpoint, and initialize the head randomly",
-        False,
+        "load only the encoder of a fine-tuned --init_checkpoint, and initialize the head randomly", False,
         group="Model",
-    )
+    )  # fmt: skip
     bilstm_head: bool | None = setting(
         "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper", None,
         group="Model", new_run=False,

@@ -16,9 +16,8 @@ class GlueSubmissionSettings(Settings):
     output_file: str = setting("zip file to write for GLUE's server; empty: only print the dev scores", "")
     glue_dir: str = setting(
         "folder of GLUE's data; if no run has WNLI.tsv, the submission predicts the majority class of WNLI in this "
-        "folder",
-        "",
-    )
+        "folder", "",
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()

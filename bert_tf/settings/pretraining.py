@@ -19,12 +19,9 @@ class PretrainingSettings(TrainingSettings):
         "TFRecords from create_pretraining_data: comma-separated paths and globs", per_worker=True
     )
     eval_input_file: str = setting(
-        "held-out TFRecords for evaluation; empty: evaluate on --input_file, the training data",
-        "",
-        first=True,
-        per_worker=True,
-        only_with="do_eval",
-    )
+        "held-out TFRecords for evaluation; empty: evaluate on --input_file, the training data", "", first=True,
+        per_worker=True, only_with="do_eval",
+    )  # fmt: skip
     vocab_file: str = setting(
         "vocabulary of the data; the script copies this file to --output_dir; empty: the file that the data's manifest "
         "names, or an identical file beside the data or --init_checkpoint; data made with --masking=dynamic needs a "
@@ -38,17 +35,12 @@ class PretrainingSettings(TrainingSettings):
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
         "maximum number of masked positions per row; default: from the manifest of data made with --masking=dynamic, "
-        "else 20",
-        None,
-        first=True,
-        above=0,
-    )
+        "else 20", None, first=True, above=0,
+    )  # fmt: skip
     masked_lm_prob: float | None = setting(
-        "share of tokens to mask in data made with --masking=dynamic; default: from the data's manifest",
-        None,
-        above=0,
+        "share of tokens to mask in data made with --masking=dynamic; default: from the data's manifest", None, above=0,
         below=1,
-    )
+    )  # fmt: skip
     pack_sequences: bool = setting(
         "put several examples into one row, which leaves hardly any padding; --train_batch_size still counts rows, so "
         "a batch has more examples; evaluation is not packed", False, group="Training",
@@ -57,11 +49,9 @@ class PretrainingSettings(TrainingSettings):
         "train on the next-sentence task if the data has sentence pairs", True, group="Training"
     )
     do_eval: bool = setting(
-        "with --do_train: evaluate every checkpoint; otherwise: evaluate the latest checkpoint",
-        False,
-        group="Run",
+        "with --do_train: evaluate every checkpoint; otherwise: evaluate the latest checkpoint", False, group="Run",
         first=True,
-    )
+    )  # fmt: skip
     num_train_steps: int = setting("step at which training ends", 100000, group="Training", first=True, above=0)
     num_warmup_steps: int = setting(
         "number of steps of linear warm-up", 10000, group="Training", first=True, at_least=0

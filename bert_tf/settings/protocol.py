@@ -39,9 +39,8 @@ class ProtocolSettings(TrainingSettings, ChosenCheckpoint):
     )  # fmt: skip
     frozen_layers: int = setting(
         "do not train the embeddings and this many of the lowest layers; 0: train all weights; -1: train only the head",
-        0,
-        at_least=-1,
-    )
+        0, at_least=-1,
+    )  # fmt: skip
     layer_learning_rate_decay: float = setting(
         "ratio of the learning rate of each layer to the rate of the layer above; the head and the pooler have the "
         "full rate, the top layer has this share of the full rate, and the embeddings have the lowest rate", 1.0,

@@ -45,11 +45,8 @@ class ScoringSettings(JobSettings, Checkpoint):
     )  # fmt: skip
     max_seq_length: int | None = setting(
         "maximum number of tokens in a text, [CLS] and [SEP] included; a longer text is an error; default: the model's "
-        "number of positions",
-        None,
-        first=True,
-        at_least=3,
-    )
+        "number of positions", None, first=True, at_least=3,
+    )  # fmt: skip
     batch_size: int = setting("number of masked rows per step", 64, group="Devices", above=0)
 
     def __post_init__(self):

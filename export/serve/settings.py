@@ -32,9 +32,8 @@ class ServeSettings(Settings):
     )  # fmt: skip
     rest_api_timeout_in_ms: int = setting(
         "time limit for each step of a REST request: receiving the body, computing the answer, sending the answer",
-        30000,
-        above=0,
-    )
+        30000, above=0,
+    )  # fmt: skip
     rest_api_num_threads: int | None = setting(
         "number of threads for REST requests; default: 4 per core", None, group="Batching and threads", above=0
     )
@@ -91,10 +90,8 @@ class ServeSettings(Settings):
     )
     max_connections: int = setting(
         "maximum number of connections to each interface (REST, gRPC); a further REST connection replaces the "
-        "connection that has been idle longest",
-        512,
-        above=0,
-    )
+        "connection that has been idle longest", 512, above=0,
+    )  # fmt: skip
     shutdown_grace_seconds: float = setting("time after SIGTERM for answering accepted requests", 20.0, at_least=0)
 
     def __post_init__(self):

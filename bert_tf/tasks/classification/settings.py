@@ -41,10 +41,8 @@ class ClassifierSettings(FolderSettings):
     )  # fmt: skip
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), SNLI, SciTail, "
-        "XNLI, or own for your own data; default: the task of the run in --output_dir",
-        "",
-        first=True,
-    )
+        "XNLI, or own for your own data; default: the task of the run in --output_dir", "", first=True,
+    )  # fmt: skip
     has_header: bool | None = setting("own data: the first line names the columns", None, new_run=True)
     text_a_column: str | None = setting(
         "own data: column of the only text or of the first text, by name or by number from 0", None,
@@ -53,16 +51,12 @@ class ClassifierSettings(FolderSettings):
     text_b_column: str | None = setting("own data: column of the second text", None, first=True, new_run="")
     label_column: str | None = setting(
         "own data: column of the label, by name or by number from 0; with --multi_label also comma-separated columns "
-        "with 0 or 1",
-        None,
-        first=True,
-        new_run="label",
-    )
+        "with 0 or 1", None, first=True, new_run="label",
+    )  # fmt: skip
     labels: str = setting(
         "own data: comma-separated labels; default: from the run in --output_dir, else the sorted labels of the "
-        "training data",
-        "",
-    )
+        "training data", "",
+    )  # fmt: skip
     quoted: bool | None = setting(
         "own .tsv files: cells may be in double quotes, which are removed; default: from the run in --output_dir, else "
         "quotes are part of the text, but it is an error if all texts of a file are in quotes", None,
@@ -80,17 +74,14 @@ class ClassifierSettings(FolderSettings):
     )  # fmt: skip
     id_column: str | None = setting(
         "own data: column of the test data that contains the examples' ids, which are written into "
-        "test_predictions.tsv; empty: write the examples' indices; default: from the run in --output_dir",
-        None,
-    )
+        "test_predictions.tsv; empty: write the examples' indices; default: from the run in --output_dir", None,
+    )  # fmt: skip
     predictions_with_texts: bool = setting("also write the texts into test_predictions.tsv", False)
     data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
     class_weights: str = setting(
         "weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
-        "other=weight gives the weight of all other labels",
-        "",
-        group="Training",
-    )
+        "other=weight gives the weight of all other labels", "", group="Training",
+    )  # fmt: skip
     tune_thresholds: bool = setting(
         "with --multi_label: choose, for each label, the threshold that gives the best F1 on the dev data; prediction "
         "and export use these thresholds", False, group="Evaluation", only_with="do_eval",
@@ -110,9 +101,8 @@ class ClassifierSettings(FolderSettings):
         "--eval_data_path if there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
     xnli_language: str = setting(
-        "with --task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all",
-        "zh",
-    )
+        "with --task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all", "zh",
+    )  # fmt: skip
     pooling: str | None = setting(
         "vector that the classifier reads: cls (the pooled [CLS], as in the paper), or mean or max (the mean or the "
         "maximum over all tokens of the row, including [CLS] and [SEP])", None,

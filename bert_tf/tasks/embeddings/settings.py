@@ -22,11 +22,9 @@ class EmbeddingSettings(FolderSettings):
     reported: ClassVar[tuple[str, ...]] = ("data_dir", "loss", "scale", "matryoshka_dims")
 
     data_dir: str = setting(
-        f"folder with the files train, dev and test (.tsv, .csv, .jsonl or .parquet): {_DATA}",
-        "",
-        first=True,
+        f"folder with the files train, dev and test (.tsv, .csv, .jsonl or .parquet): {_DATA}", "", first=True,
         per_worker=True,
-    )
+    )  # fmt: skip
     eval_data_path: str = setting(
         "dev data, if it is not in --data_dir: pairs, scored pairs, or a folder in BEIR's layout (corpus.jsonl, "
         "queries.jsonl, qrels/dev.tsv)", "", first=True, per_worker=True,

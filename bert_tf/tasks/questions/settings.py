@@ -23,19 +23,12 @@ class SquadSettings(FineTuningSettings):
 
     train_file: str = setting(
         "training data: comma-separated files in SQuAD's JSON format, version 1.1 or 2.0, or JSON Lines of the "
-        "library datasets",
-        "",
-        group="Data",
-        first=True,
-        per_worker=True,
-    )
+        "library datasets", "", group="Data", first=True, per_worker=True,
+    )  # fmt: skip
     predict_file: str = setting(
         "dev data for --do_eval, or test data for --do_predict, which needs no answers: a file in SQuAD's JSON format",
-        "",
-        group="Data",
-        first=True,
-        per_worker=True,
-    )
+        "", group="Data", first=True, per_worker=True,
+    )  # fmt: skip
     doc_stride: int | None = setting(
         "number of tokens between the starts of two windows of a long context", None,
         group="Model", first=True, above=0, new_run=128,
@@ -63,9 +56,8 @@ class SquadSettings(FineTuningSettings):
     exact_answer_offsets: bool = setting(
         "copy the text of an answer from the context at the character offsets of the answer's tokens, and write the "
         "offsets into nbest_predictions.json; by default, the text is aligned with whole words, as in "
-        "google-research/bert",
-        False,
-    )
+        "google-research/bert", False,
+    )  # fmt: skip
     verbose_logging: bool = setting("log each answer whose text cannot be aligned with the context", False)
     ensemble_checkpoints: str = setting(
         "evaluate and predict with the mean logits of several models: comma-separated folders of runs or prefixes of "
