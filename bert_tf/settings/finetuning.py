@@ -7,9 +7,9 @@ from typing import ClassVar
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
-from bert_tf.settings import protocol
 from bert_tf.settings.device import BIAS_CORRECTION, DECAY_AFTER_WARMUP
 from bert_tf.settings.model import Casing
+from bert_tf.settings.protocol import ProtocolSettings
 
 # The split with the training texts for which only the outputs of a teacher are learned.
 UNLABELED = "unlabeled"
@@ -18,7 +18,7 @@ PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningSettings(protocol.ProtocolSettings, Casing):
+class FineTuningSettings(ProtocolSettings, Casing):
     """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert. One default
     differs: Adam's bias is corrected."""
 
@@ -87,7 +87,6 @@ class FineTuningSettings(protocol.ProtocolSettings, Casing):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
-        protocol.check(self)
 
     @property
     def divides_batches(self) -> bool:

@@ -88,6 +88,18 @@ class ProtocolSettings(TrainingSettings, ChosenCheckpoint):
         "number of layers, as in Figure 2 of the GPT paper", "", group="Sweep", only_with="sweep and init_checkpoint",
     )  # fmt: skip
 
+    def __post_init__(self):
+        super().__post_init__()
+        require(
+            self.eval_strategy != "steps" or self.eval_steps > 0,
+            "--eval_strategy=steps needs --eval_steps; give a number of steps",
+        )
+        for name, flag in _GRID.items() if self.sweep else ():
+            value = getattr(self, name)
+            remedy = f"give --{flag}={value} or drop --sweep"
+            require(value == getattr(type(self), name), f"--{name}={value} has no effect in a sweep; {remedy}")
+        _ = self.grid, self.transferred
+
     @property
     def training_facts(self) -> dict:
         """The values of the flags in this class that affect the weights."""
@@ -104,23 +116,6 @@ class ProtocolSettings(TrainingSettings, ChosenCheckpoint):
     def transferred(self) -> tuple[int | None, ...]:
         """The values of `transfer_layers` in a sweep; (None,) if the sweep does not vary this setting."""
         return _numbers(self, "sweep_transfer_layers", int, above=-1) if self.sweep_transfer_layers else (None,)
-
-
-def check(settings: ProtocolSettings) -> None:
-    """Refuses settings without their flags of evaluation, and invalid values of the flags of a sweep."""
-    require(
-        settings.eval_strategy != "steps" or settings.eval_steps > 0,
-        "--eval_strategy=steps needs --eval_steps; give a number of steps",
-    )
-    if not settings.sweep:
-        return
-    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    for name, flag in _GRID.items():
-        value = getattr(settings, name)
-        require(
-            value == defaults[name], f"--{name}={value} has no effect in a sweep; give --{flag}={value} or drop --sweep"
-        )
-    _ = settings.grid, settings.transferred
 
 
 def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float], above: int = 0) -> tuple:
