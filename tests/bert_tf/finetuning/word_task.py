@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from bert_tf.core.command_line import parse
 from bert_tf.finetuning.task import LOSS, Task, tokenize
-from bert_tf.finetuning.task_data import TaskData
+from bert_tf.finetuning.task_data import TaskData, each_row
 from bert_tf.modeling.dense import Linear
+from bert_tf.rows.sources import Files
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
 from bert_tf.training.metrics import Form, Metric
@@ -22,6 +23,10 @@ class TokenHead(Linear):
         return tf.cast(super().call(x), tf.float32)  # [B, S, 2]
 
 
+def _lines(path, with_labels):
+    return ((path, {"text": line}) for line in open(path).read().splitlines())
+
+
 class FindTheWord(Task):
     """Marks the tokens "the" in a line. The two rows of an example are the halves of its line."""
 
@@ -29,7 +34,8 @@ class FindTheWord(Task):
     metrics = (LOSS, Metric("token_accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 
     def __init__(self, folder):
-        self.data = TaskData(load=lambda split: open(f"{folder}/{split}.txt").read().splitlines())
+        paths = {split: [f"{folder}/{split}.txt"] for split in ("train", "dev", "test")}
+        self.data = TaskData.of(Files("", paths, paths.get, _lines), each_row(lambda _, row, __: row["text"]))
 
     def encode(self, examples, tokenizer, max_seq_length):
         halves = [half for line in examples for half in (line[: len(line) // 2], line[len(line) // 2 :])]
