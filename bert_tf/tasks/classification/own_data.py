@@ -164,7 +164,7 @@ def table_data(
         return examples if has_ids else [dataclasses.replace(example, id=None) for example in examples]
 
     names = functools.partial(files.names_of, format=format)
-    source = Files(data_dir, paths, names, read, lambda path: parquet_files.class_names(path, named))
+    source = Files(data_dir, paths, names, read, lambda path: marks or parquet_files.class_names(path, named))
     return TextData(TaskData.of(source, parse, facts=flags), kind, bool(flags["text_b_column"]))
 
 

@@ -22,6 +22,12 @@ def make(folder, content, end="csv", **changes):
     return find_task(ClassifierSettings(task_name="own", data_dir=str(folder), **{**required, **changes}))
 
 
+@pytest.mark.parametrize("marks", ["1,0,0", "0,0,0"])
+def test_each_column_of_marks_is_a_label(tmp_path, marks):
+    task = make(tmp_path, f"text,c,a,b\nx,{marks}\n", label_column="c,a,b")
+    assert task.labels == ("c", "a", "b"), "also a label that no example has, in the order of the flag"
+
+
 @pytest.mark.parametrize(
     ("end", "content", "changes"),
     [
