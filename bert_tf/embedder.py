@@ -172,7 +172,11 @@ def _rows(examples: Iterable, name: str) -> list[Row]:
         raise InputError(f"{name}: give a list with at least one example")
     if table is not None:
         return [(f"{name}[{number}]", row) for number, row in enumerate(table)]
-    return [(f"{name}[{number}]", _row(one, f"{name}[{number}]")) for number, one in enumerate(examples)]
+    rows = [(f"{name}[{number}]", _row(one, f"{name}[{number}]")) for number, one in enumerate(examples)]
+    for place, row in rows:
+        if next(iter(row)) != next(iter(rows[0][1])):
+            raise InputError(f"{place}: has another form than {rows[0][0]}; give examples of one form")
+    return rows
 
 
 def _row(example: Any, place: str) -> Mapping[str, Any]:

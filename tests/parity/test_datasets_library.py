@@ -48,6 +48,8 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
             given.data.source.class_names() == ("negative", "neutral")
             and given.data.read("train")[1].label == "neutral"
         )
+    scores = memory_source.memory_source(named, "label", None, "regression")
+    assert [example.label for example in scores.data.read("train")][:2] == [0.0, 1.0], "a class counts as its number"
     frame = polars.DataFrame({"text": table["text"][:], "label": table["label"][:]})
     assert other.predict(frame) == other.predict(frame["text"]) == model.predict(table["text"])
     with pytest.raises(InputError, match="a dict of the tables train, dev is not a table; give one of the tables"):

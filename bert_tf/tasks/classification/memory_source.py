@@ -41,7 +41,7 @@ def memory_source(
     `dev`: texts and labels for evaluation; None if there are no separate dev texts.
     `wanted`: the kind of task that the settings name; for REGRESSION, integers are also numbers. "" for the kind that
       fits the labels."""
-    rows = {"train": _labeled(texts, labels, "texts", "labels")}
+    rows = {"train": _labeled(texts, labels, "texts", "labels", wanted)}
     values = [row["label"] for _, row in rows["train"]]
     kind = _kind_of(values, wanted)
     if wanted not in ("", kind):
@@ -53,7 +53,7 @@ def memory_source(
     if 0 < len(different) <= _FEW and all(float(value).is_integer() for value in different):
         logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
     if dev is not None:
-        rows["dev"] = _labeled(*dev, "dev_texts", "dev_labels")
+        rows["dev"] = _labeled(*dev, "dev_texts", "dev_labels", kind)
         if (of_dev := _kind_of([row["label"] for _, row in rows["dev"]], kind)) != kind:
             raise InputError(f"dev_labels: are for {of_dev}, but the labels are for {kind}; give labels of one kind")
         if len({"text_b" in of_split[0][1] for of_split in rows.values()}) > 1:
@@ -66,7 +66,7 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
     `texts`: see `memory_source`.
     `labels`: labels of the texts; for a regression, integers are also allowed.
     `names`: names of the model's classes; () for a regression."""
-    rows = _labeled(texts, labels, "texts", "labels")
+    rows = _labeled(texts, labels, "texts", "labels", kind)
     if (of_labels := _kind_of([row["label"] for _, row in rows], kind)) != kind:
         raise InputError(f"labels: are for {of_labels}, but the model is for {kind}; give labels for {kind}")
     return _data({"dev": rows}, kind, tuple(names))
@@ -83,9 +83,9 @@ def examples_of(texts: Sequence) -> list[Example]:
     return [of_row(place, row, False, CLASSIFICATION) for place, row in _rows_of_texts(texts, "texts")]
 
 
-def _labeled(texts: Any, labels: Any, of_texts: str, of_labels: str) -> list[Row]:
+def _labeled(texts: Any, labels: Any, of_texts: str, of_labels: str, kind: str) -> list[Row]:
     """Returns the rows of texts and labels. `labels` may name a column of the table `texts`."""
-    names, table = class_names(texts, labels), rows_of(texts)
+    names, table = () if kind == REGRESSION else class_names(texts, labels), rows_of(texts)
     if table is not None and isinstance(labels, str):
         for number, row in enumerate(table):
             if labels not in row:
@@ -134,8 +134,8 @@ def _list_of(values: Any, what: str) -> list:
         raise InputError(
             f"{what}: is a table; give a list of texts, or a list of pairs such as table[['a', 'b']].values.tolist()"
         )
-    if hasattr(values, "numpy"):  # a tensor
-        values = values.numpy()
+    for convert in ("numpy", "to_list"):  # of a tensor, and of a column of pandas or polars
+        values = getattr(values, convert)() if hasattr(values, convert) else values
     return [value.tolist() if hasattr(value, "tolist") else value for value in values]  # numbers and arrays of NumPy
 
 

@@ -199,6 +199,13 @@ def test_what_is_no_list_of_examples_is_refused(tmp_path, given):
         TextEmbedder.train(given, "nowhere", tmp_path)
 
 
+@pytest.mark.parametrize("other", ["c", ("c", "d", 0.5)])
+def test_examples_of_two_forms_are_refused_by_place(tmp_path, other):
+    message = r"examples\[1\]: has another form than examples\[0\]; give examples of one form"
+    with pytest.raises(InputError, match=message):
+        TextEmbedder.train([("a", "b"), other], "nowhere", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
