@@ -6,6 +6,7 @@ first word has B if the entity directly follows an entity of the same type. BIOE
 differences: if an entity has several words, the last word has E; if an entity has one word, this word has S.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ class Entity(NamedTuple):
     end: int
 
 
+@functools.cache
 def split_tag(tag: str) -> tuple[str, str]:
     """Returns the prefix and the type of a tag. For a tag without a type, such as O or B, the type is "".
     Raises ValueError: the text is not a tag of any scheme."""

@@ -45,14 +45,14 @@ def _joined(rows: Iterator[Row], with_tags: bool) -> Iterator[Row]:
     for place, row in rows:
         row = type(row)((name.lower(), cell) for name, cell in row.items())
         named = next((name for name in _NUMBERS if name in row), "")
-        if not named or (with_tags and _TAG not in row):
+        if not named or _WORD not in row or (with_tags and _TAG not in row):
             raise InputError(f"{place}: a table with one word in each row needs the columns {_WORD}, {_TAG} and "
                              f"{_NUMBERS[0]}, the number of the sentence; it has {', '.join(row)}")  # fmt: skip
         if not sentence or (not cells.is_missing(row[named]) and row[named] != number):
             if sentence:
                 yield sentence
             sentence, number = (place, {"words": [], "tags": [], "has_lines": True}), row[named]
-        sentence[1]["words"].append(row[_WORD])
+        sentence[1]["words"].append(cells.text(place, row, _WORD))
         sentence[1]["tags"].append(row.get(_TAG))
     if sentence:
         yield sentence

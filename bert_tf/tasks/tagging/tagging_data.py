@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from absl import logging
@@ -17,6 +18,7 @@ from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.rows import Row, files
 from bert_tf.rows.sources import Files
+from bert_tf.rows.text_files import decoded_lines
 from bert_tf.tasks.tagging import conll_files, tag_schemes, tagged_objects
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
@@ -109,9 +111,10 @@ class TaggedFiles:
         return TaskData.of(Files(data_dir, paths, _file_names, self._rows), self._parse)
 
     def _rows(self, path: str, with_tags: bool) -> Iterator[Row]:
-        if files.has_objects(path) or path.lower().endswith(".csv"):
-            return files.rows(path)
-        return conll_files.rows(path, self.layout, with_tags)
+        is_table = files.has_objects(path)
+        if path.lower().endswith(".csv"):  # the columns of a CoNLL file are separated by spaces or tabs
+            is_table = not re.fullmatch(r"[^,;]+[ \t][^,;]+", next(decoded_lines(path), "").strip())
+        return files.rows(path) if is_table else conll_files.rows(path, self.layout, with_tags)
 
     def _parse(self, file: str, rows: Iterator[Row], split: str, with_tags: bool) -> list[Sentence]:
         sentences = tagged_objects.sentences_of(file, rows, with_tags)

@@ -78,6 +78,13 @@ def test_test_data_may_lack_tags(tmp_path, caplog, content):
     assert "test.txt: is read without labels, so predictions are written, but no metrics" in caplog.text
 
 
+@pytest.mark.parametrize("content", ["Bonn\tB-X\nam\tO\n", "Bonn B-X\nam O\n"])
+def test_a_conll_file_may_be_named_csv(tmp_path, content):
+    path = tmp_path / "train.csv"
+    path.write_text(content)
+    assert [(found.words, found.tags) for found in reading.read("tagging", path)] == [(("Bonn", "am"), ("B-X", "O"))]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
