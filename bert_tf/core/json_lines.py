@@ -37,7 +37,7 @@ def field(record: dict[str, Any], name: str, flag: str) -> Any:
 
 def without_surrogates(text: str) -> str:
     """Drops lone surrogates: JSON can escape a lone surrogate, but UTF-8 cannot encode it."""
-    return text.encode("utf-8", "ignore").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "ignore").decode("utf-8")
 
 
 def meaning(value: Any) -> str:

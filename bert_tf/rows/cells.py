@@ -20,8 +20,9 @@ _DECIMAL_COMMA = re.compile(r"\A\s*([+-]?\d+),(\d+)\s*\Z")
 
 def is_missing(cell: Any) -> bool:
     """Returns whether a cell is null, pandas' NaN or NA, or a text without characters."""
-    is_nan = isinstance(cell, float) and math.isnan(cell)
-    return cell is None or is_nan or type(cell).__name__ == "NAType" or (isinstance(cell, str) and not cell.strip())
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or type(cell).__name__ == "NAType" or (isinstance(cell, float) and math.isnan(cell))
 
 
 def text(place: str, row: Mapping[str, Any], name: str) -> str:
@@ -44,7 +45,7 @@ def number(place: str, row: Mapping[str, Any], name: str) -> float:
         raise InputError(f"{place}: the {name} is empty; remove the line, or give it a number")
     try:
         value = float(cell)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{place}: the {name} {cell!r:.60} is not a number; fix or remove the line") from error
     if not math.isfinite(value):
         raise InputError(f"{place}: the {name} {cell!r:.60} is not a finite number; fix or remove the line")
@@ -60,9 +61,7 @@ def label_text(place: str, cell: Any, is_untyped: bool = False) -> str:
     """Returns the text of a label without white space around it.
     `is_untyped`: whether each cell of the file is a string. Then 1.0 is the class 1, because pandas writes the integers
       of a column with missing values as floats."""
-    if isinstance(cell, bool):
-        return str(cell)  # as pandas writes it into tables
-    if isinstance(cell, int):
+    if isinstance(cell, int):  # pandas too writes booleans into tables as True and False
         return str(cell)
     if isinstance(cell, float) and math.isinf(cell):  # for example 1e999
         raise InputError(f"{place}: the label is a number beyond float64; fix or remove the line")
@@ -76,7 +75,8 @@ def label_text(place: str, cell: Any, is_untyped: bool = False) -> str:
     cell = cell.strip()
     if list_in(cell) is not None:
         raise InputError(f"{place}: the label is the list {cell}; for several labels, give --multi_label")
-    if strange := next((character for character in cell if not character.isprintable()), ""):
+    if not cell.isprintable():
+        strange = next(character for character in cell if not character.isprintable())
         character = f"U+{ord(strange):04X}, which is not printable"
         raise InputError(f"{place}: the label {cell!r} has the character {character}; rename the label")
     return _WHOLE_FLOAT.sub(r"\1", cell) if is_untyped else cell

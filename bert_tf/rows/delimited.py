@@ -53,10 +53,6 @@ class DecimalCommaCells(TextCells):
     has_decimal_comma = True
 
 
-class MissingColumn(InputError):
-    """A file lacks a column that a flag names."""
-
-
 def read(
     path: str, layout: Layout, columns: Mapping[str, str] | None = None, optional: Collection[str] = ()
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -76,11 +72,17 @@ def read(
             skipped.append(line)
             continue
         header.check_width(line, row)
-        quoted.append(_is_quoted(row[text]))
-        doubled = doubled or (line if any(map(_has_doubled_quotes, row)) else 0)
-        yield line, of_type((name, row[place]) for name, place in places.items())
-    if layout.quoted is None and not is_quoted:
-        _refuse_quotes(path, bool(quoted) and all(quoted), doubled)
+        cells = of_type((name, row[place]) for name, place in places.items())
+        if layout.quoted is None and not is_quoted:
+            quoted.append(_is_quoted(row[text]))
+            doubled = doubled or (line if any(map(_has_doubled_quotes, cells.values())) else 0)
+        yield line, cells
+    if doubled or (quoted and all(quoted)):  # the quotes are probably not part of the texts
+        where, what = f"{path}, line {doubled}", "a text is in double quotes and has doubled quotes inside"
+        if all(quoted):
+            where, what = path, "every text is in double quotes"
+        raise InputError(f"{where}: {what}; save the file as .csv or .jsonl, or give run_classifier --quoted to remove "
+                         "the quotes, or --noquoted if they are part of the texts")  # fmt: skip
     if skipped:
         shown = ", ".join(map(str, skipped[:5])) + (", ..." if len(skipped) > 5 else "")
         logging.warning("%s: skipped %d lines that lack cells or a label: line %s", path, len(skipped), shown)
@@ -102,16 +104,10 @@ class _Header:
             raise InputError(f"{self.path}, line 1: is blank; remove blank lines, and add a line for each text")
         if columns is None:
             return {name if self.has_names else str(place): place for place, name in enumerate(self.names)}
-        found = {}
-        for name, column in columns.items():
-            try:
-                found[name] = self._place(column)
-            except MissingColumn:
-                if name not in optional:
-                    raise
-        return found
+        places = {name: self._place(column, name in optional) for name, column in columns.items()}
+        return {name: place for name, place in places.items() if place is not None}
 
-    def _place(self, column: str) -> int:
+    def _place(self, column: str, is_optional: bool) -> int | None:
         """Returns the index of a column; `column` is the column's name, or its number counted from 0."""
         named = self.names.count(column) if self.has_names else 0
         if named == 1:
@@ -121,8 +117,10 @@ class _Header:
             raise InputError(f"{self.path}, line 1: {reason}")
         if column.isascii() and column.isdigit() and int(column) < len(self.names):
             return int(column)
+        if is_optional:
+            return None
         have = ", ".join(self.names) if self.has_names else f"{len(self.names)} columns, counted from 0"
-        raise MissingColumn(f"{self.path}, line 1: there is no column {column!r}; the file has {have}{self._hint()}")
+        raise InputError(f"{self.path}, line 1: there is no column {column!r}; the file has {have}{self._hint()}")
 
     def _hint(self) -> str:
         if any(map(_is_quoted, self.names)) and not self.is_quoted:
@@ -145,16 +143,6 @@ class _Header:
             f"{self.path}, line {line}: has {len(row)} columns, the first line has {len(self.names)}; separate columns "
             f"by single {_PUNCTUATION[self.delimiter]}{hint}"
         )
-
-
-def _refuse_quotes(path: str, are_quoted: bool, doubled: int) -> None:
-    """Refuses a file in which double quotes are probably not part of the texts."""
-    where, what = path, "every text is in double quotes"
-    if not are_quoted:
-        where, what = f"{path}, line {doubled}", "a text is in double quotes and has doubled quotes inside"
-    if are_quoted or doubled:
-        raise InputError(f"{where}: {what}; save the file as .csv or .jsonl, or give run_classifier --quoted to remove "
-                         "the quotes, or --noquoted if they are part of the texts")  # fmt: skip
 
 
 def _is_quoted(cell: str) -> bool:

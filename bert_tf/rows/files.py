@@ -9,7 +9,7 @@ from typing import Any
 from bert_tf.core import json_lines, parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.rows import Row, delimited
-from bert_tf.rows.delimited import Layout, MissingColumn
+from bert_tf.rows.delimited import Layout
 from bert_tf.rows.text_files import decoded_lines, json_of, require_file
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json"), "parquet": (".parquet",)}
@@ -43,6 +43,12 @@ def has_objects(path: str) -> bool:
     return any(path.lower().endswith(EXTENSIONS[name]) for name in OF_OBJECTS)
 
 
+def class_names(path: str, column: str) -> tuple[str, ...]:
+    """See `parquet_files.class_names`."""
+    require_file(path)
+    return parquet_files.class_names(path, column)
+
+
 def rows(
     path: str,
     columns: Mapping[str, str] | None = None,
@@ -54,8 +60,7 @@ def rows(
     `columns`: maps the names that cells get to columns of the file, by name or, in tables, by number from 0; None for
       all columns under their own names.
     `optional`: the keys of `columns` that a row may lack.
-    `names_classes`: see `parquet_files.rows`.
-    Raises MissingColumn: the file lacks a column."""
+    `names_classes`: see `parquet_files.rows`."""
     format = layout.format or format_of(path)
     if format in OF_OBJECTS:
         objects = _objects(path, names_classes)
@@ -73,7 +78,7 @@ def _selected(
     for name, column in columns.items():
         if column not in row and name not in optional:
             have = ", ".join(row) or "none"
-            raise MissingColumn(f"{place}: there is no field {column!r}; the line has {have}")
+            raise InputError(f"{place}: there is no field {column!r}; the line has {have}")
     return {name: row[column] for name, column in columns.items() if column in row}
 
 

@@ -40,7 +40,7 @@ def json_of(path: str, lines: Iterable[str], remedy: str) -> Any:
     """Returns the value in the lines of a JSON file; `remedy` tells what to give instead of a file that is not JSON."""
     try:
         return json.loads("\n".join(lines))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON ({error}); {remedy}") from error
 
 

@@ -56,7 +56,7 @@ def of_row(
             label = cells.labels(place, row, "label", separator)
         else:
             label = (cells.number if kind == REGRESSION else cells.label)(place, row, "label")
-    id = None if row.get("id") is None else str(row["id"]).strip()
+    id = None if cells.is_missing(row.get("id")) else str(row["id"]).strip()
     return Example(first, second, label, id, row.get("group", ""), place)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
 from bert_tf.finetuning.description import TaskDescription, score_scale
@@ -154,17 +153,18 @@ def table_data(
 
     def parse(file: str, rows: Iterator[Row], split: str, with_labels: bool) -> list[Example]:
         examples = [make(place, row, with_labels) for place, row in rows]
-        has_ids = bool(id) and split == "test"
-        if has_ids and any(example.id is None for example in examples):
-            if not id_is_of:
-                raise InputError(f"{file}: has no id in the column {id!r}; check --id_column, or leave it out")
+        without = next((example.place for example in examples if example.id is None), "")
+        if not id or (split == "test" and not without):
+            return examples
+        if split == "test" and not id_is_of:
+            raise InputError(f"{without}: has no id in the column {id!r}; check --id_column, or leave it out")
+        if split == "test":
             logging.warning("predictions have numbers instead of ids; %s has no id in the column %r of %s", file, id,
                             id_is_of)  # fmt: skip
-            has_ids = False
-        return examples if has_ids else [dataclasses.replace(example, id=None) for example in examples]
+        return [dataclasses.replace(example, id=None) for example in examples]
 
     names = functools.partial(files.names_of, format=format)
-    source = Files(data_dir, paths, names, read, lambda path: marks or parquet_files.class_names(path, named))
+    source = Files(data_dir, paths, names, read, lambda path: marks or files.class_names(path, named))
     return TextData(TaskData.of(source, parse, facts=flags), kind, bool(flags["text_b_column"]))
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.core.json_lines import without_surrogates
 from bert_tf.finetuning.stratified_split import content_of
@@ -84,7 +83,7 @@ def rows_of_table(path: str, with_labels: bool = True) -> Iterator[Row]:
     if tf.io.gfile.isdir(path):
         return iter(())
     for name in _SCORES:
-        names = parquet_files.class_names(path, name)
+        names = files.class_names(path, name)
         if names and not (len(names) == 2 and _WRONG.match(names[0])):
             raise InputError(f"{path}: {name} has the classes {', '.join(names)}, which are not scores; {_REMEDY}")
     return files.rows(path, names_classes=False)

@@ -4,7 +4,7 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.questions.squad_file import Answer
-from tests.bert_tf.tasks.reading import cells, read
+from tests.bert_tf.tasks.reading import DATA, cells, read
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,7 @@ def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
         cells(path, "text", format="tsv")
     assert [text for (text,) in cells(path, "text", format="tsv", quoted=True)] == texts
     assert cells(path, "text", format="tsv", quoted=False)[0] == ("plain",)
+    assert cells(path, "label", format="tsv")[0] == ("x",), "quotes in other columns have no effect"
 
 
 @pytest.mark.parametrize("end", ["csv", "parquet", "jsonl", "json"])
@@ -63,10 +64,25 @@ def test_a_list_that_is_not_of_objects_is_refused(tmp_path):
     for content, message in [
         ("[1, 2]", "line 1: is a number, not an object"),
         ('["a", 1]\n["b", 0]', "is not JSON .*; write one list of objects, or one"),
+        (f'[{{"text": {"1" * 5000}}}]', "is not JSON .*4300 digits.*; write one list of objects"),
     ]:
         path.write_text(content)
         with pytest.raises(InputError, match=message):
             cells(path)
+
+
+@pytest.mark.parametrize("kind", ["classification", "embeddings"])
+def test_a_parquet_file_that_is_not_there_is_named(tmp_path, kind):
+    source = DATA[kind]("", {"train": (f"{tmp_path}/a.parquet",)}).source
+    with pytest.raises(InputError, match="a.parquet: no such file"):
+        source.class_names() or list(source.rows(f"{tmp_path}/a.parquet", True))
+
+
+def test_a_score_beyond_float64_is_refused_by_its_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "a", "label": 1{"0" * 400}}}\n')
+    with pytest.raises(InputError, match="line 1: the label 1000* is not a number; fix or remove"):
+        DATA["classification"]("", {"train": (str(path),)}, "regression").read("train")
 
 
 @pytest.mark.torch
@@ -112,6 +128,8 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
         ('{"tokens": ["a", "b"], "ner_tags": ["O"]}', "line 1: has 2 words, but 1 tags"),
         ('{"tokens": ["a"], "ner_tags": [0]}', "line 1: ner_tags is not a list of strings; write the names"),
         ('{"tokens": ["a"], "tags": ["PER"]}', "line 1: 'PER' is not a tag"),
+        ('{"word": "a", "tag": "O", "sentence": 1}\n{"tag": "O", "sentence": 1}', "line 2: .* needs the columns word"),
+        ('{"word": null, "tag": "O", "sentence": 1}', "line 1: number 0 of words, counted from 0, is empty"),
         ('{"tags": ["O"]}', "line 1: there is no field tokens or words; the line has tags"),
         ('{"tokens": ["a", "b"], "tags": ["O", "B-PER"]}\n{"words": ["a", "b"], "tags": ["B-X", "I-PER"]}',
          "line 2: the tag I-PER"),

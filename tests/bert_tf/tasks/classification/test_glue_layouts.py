@@ -134,6 +134,11 @@ def test_a_bad_file_is_refused_by_file_and_line(tmp_path, name, path, text, mess
         task_of(name, tmp_path).data.read(split)
 
 
+def test_an_example_of_glue_may_have_no_id(tmp_path):
+    write_files(tmp_path, "MNLI", **{"test_matched.tsv": f"{MNLI}\n" + mnli("", "e", "f") * 2})
+    assert [example.id for example in task_of("MNLI", tmp_path).data.read("test")] == [None, None, "8"]
+
+
 def test_qqp_incomplete_lines_are_counted_and_skipped(tmp_path, caplog):
     text = f"{QQP}1\t1\t2\ta\tb\t1\n2\t1\t2\tmissing\n3\t1\t2\tc\td\t\n4\t1\t2\te\tf\t0\n"
     write_files(tmp_path, "QQP", **{"train.tsv": text})

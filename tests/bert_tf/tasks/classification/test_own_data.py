@@ -353,9 +353,21 @@ def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
     lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
-    write(tmp_path, "id\ttext\n1\ta\n\tb\n", "test")  # its number would be 1
-    with pytest.raises(InputError, match="line 3: the id is empty; give each"):
-        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").data.read("test")
+
+
+@pytest.mark.parametrize(
+    ("end", "content", "line"),
+    [
+        ("tsv", "id\ttext\n1\ta\n\tb\n", 3),  # its number would be 1
+        ("jsonl", '{"id": 1, "text": "a"}\n{"id": null, "text": "b"}\n', 2),
+        ("csv", "text\na\nb\n", 2),
+    ],
+)
+def test_an_example_without_an_id_is_named(tmp_path, end, content, line):
+    write(tmp_path, content, "test", end)
+    task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id")
+    with pytest.raises(InputError, match=f"test.{end}, line {line}: has no id in the column 'id'; check --id_column"):
+        task.data.read("test")
 
 
 def predicting(folder, **given):
