@@ -72,7 +72,7 @@ def read(
             skipped.append(line)
             continue
         header.check_width(line, row)
-        cells = of_type((name, row[place]) for name, place in places.items())
+        cells = of_type(zip(places, map(row.__getitem__, places.values()), strict=True))
         if layout.quoted is None and not is_quoted:
             quoted.append(_is_quoted(row[text]))
             doubled = doubled or (line if any(map(_has_doubled_quotes, cells.values())) else 0)
