@@ -13,7 +13,7 @@ from bert_tf.rows import Row
 from bert_tf.settings.finetuning import PATH_FLAGS, UNLABELED
 
 # The file that a dataset or a dict of datasets has if the library datasets saved it.
-_SAVED = ("dataset_info.json", "dataset_dict.json")
+_SAVED = ("state.json", "dataset_dict.json")
 
 
 class Source:
@@ -58,7 +58,7 @@ class Files(Source):
 
     def files(self, split: str) -> list[str]:
         matches, flag = self._matches_of(split), PATH_FLAGS.get(split)
-        for folder in (self.data_dir, *itertools.chain(*matches)):
+        for folder in itertools.chain(*matches) if matches else [self.data_dir]:
             if folder and any(tf.io.gfile.exists(os.path.join(folder, name)) for name in _SAVED):
                 raise InputError(f"{folder}: is a folder of save_to_disk; write its splits as Parquet with to_parquet")
         if len(matches) > 1 and not self.paths.get(split):
