@@ -44,7 +44,7 @@ class Evaluation:
     run was trained on any of the evaluated files, the results have a separate split, because they do not measure
     performance on unseen text. Held-out data that differs from the data of the run's first evaluation also has its own
     split.
-    `looks`: predicts the tokens of some rows; None if there are no such rows.
+    `samples`: predicts the tokens of some rows; None if there are no such rows.
     `write_report`: function that is called with the run's folder after each evaluation.
     `eval_fingerprint`: `identity.fingerprint` of the evaluated files.
     `phase`: the phase that is being trained; None without training."""
@@ -53,7 +53,7 @@ class Evaluation:
         self,
         settings: PretrainingSettings,
         trainer: Trainer,
-        looks: fill_mask.FillMask | None,
+        samples: fill_mask.FillMask | None,
         write_report: Report,
         eval_fingerprint: Sequence[str],
         phase: run_record.TrainingRecord | None = None,
@@ -61,7 +61,7 @@ class Evaluation:
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._eval_fingerprint, self._phase = eval_fingerprint, phase
         self._data = identity.text_of(eval_fingerprint)
-        self._fill_mask = looks
+        self._fill_mask = samples
         self._writes = strategies.is_chief(trainer.strategy)
         self._managers: dict[str, orbit.utils.SummaryManager] = {}
 

@@ -100,14 +100,14 @@ def labels(place: str, row: Mapping[str, Any], name: str, separator: str) -> tup
                 )
     if not isinstance(parts, list):
         raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, or [] for no label")
-    found = tuple(label_text(place, part, is_untyped) for part in parts)
-    words = " ".join(found).split()
+    names = tuple(label_text(place, part, is_untyped) for part in parts)
+    words = " ".join(names).split()
     if {*words} <= {"0", "1"} and len({*words}) < len(words):
         raise InputError(
             f"{place}: the labels are {cell!r}, which are 0 or 1 for each label; write the names of the "
             "labels that apply"
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))
 
 
 def marked_labels(place: str, row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:

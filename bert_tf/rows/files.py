@@ -34,8 +34,8 @@ def format_of(path: str) -> str:
     for name, extensions in EXTENSIONS.items():
         if path.lower().endswith(extensions):
             return name
-    known = ", ".join(end for extensions in EXTENSIONS.values() for end in extensions)
-    raise InputError(f"{path}: the extension is not one of {known}; give --data_format")
+    every = ", ".join(end for extensions in EXTENSIONS.values() for end in extensions)
+    raise InputError(f"{path}: the extension is not one of {every}; give --data_format")
 
 
 def has_objects(path: str) -> bool:

@@ -123,8 +123,8 @@ def of_row(place: str, row: Mapping[str, Any], with_label: bool) -> ChoiceExampl
 
 def _numbered(cells: Mapping[str, Any], pattern: re.Pattern) -> list[Any]:
     """Returns the choices of a row, sorted by the numbers in the names of their cells."""
-    found = {int(match[1]): cell for name, cell in cells.items() if (match := pattern.fullmatch(name))}
-    return [found[number] for number in sorted(found)]
+    by_number = {int(match[1]): cell for name, cell in cells.items() if (match := pattern.fullmatch(name))}
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def _without_blank_end(choices: list[Any]) -> list[Any]:
@@ -167,8 +167,8 @@ def _label(place: str, row: Mapping[str, Any], name: str, choices: Sequence[str]
 def _race_rows(folder: str, with_labels: bool) -> Iterator[Row]:
     """Yields a row for each question in the .txt files of a folder and its subfolders, in alphabetical order. The
     passage is the context, and the question the start."""
-    found = tf.io.gfile.walk(folder)
-    for path in sorted(os.path.join(at, name) for at, _, names in found for name in names if name.endswith(".txt")):
+    folders = tf.io.gfile.walk(folder)
+    for path in sorted(os.path.join(at, name) for at, _, names in folders for name in names if name.endswith(".txt")):
         try:
             content = json.loads("\n".join(decoded_lines(path)))
             article, questions, options = content["article"], content["questions"], content["options"]

@@ -118,8 +118,8 @@ def _submit(
         rows = [row for row, example in enumerate(examples) if example.group == file.group]
         ids = [examples[row].id or str(number) for number, row in enumerate(rows)]
         if benchmark.submits_majority:
-            found = [example.label for example in data.read("train")]
-            texts = [max(answers.labels, key=found.count)] * len(rows)
+            labels = [example.label for example in data.read("train")]
+            texts = [max(answers.labels, key=labels.count)] * len(rows)
         elif answers.labels:
             texts = [answers.labels[best] for best in np.argmax(outputs[rows], axis=1)]
         else:

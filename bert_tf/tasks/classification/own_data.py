@@ -53,21 +53,21 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     `--output_dir`, else from the data's description, else from the training data, which this function then reads. Class
     weights and the scale of scores come from the training data or from the run.
     `texts`: the data; None for the data that the settings name."""
-    settings, known = command.settings, command.trained
-    if known and known.task_name not in (OWN_DATA, IN_MEMORY):
+    settings, trained = command.settings, command.trained
+    if trained and trained.task_name not in (OWN_DATA, IN_MEMORY):
         if settings.do_train:
-            command, known = dataclasses.replace(command, trained=None), None
+            command, trained = dataclasses.replace(command, trained=None), None
         elif not texts:
             raise InputError(
-                f"--output_dir={settings.output_dir}: holds a run of {known.task_name}; give "
-                f"--task_name={known.task_name} for this task's files, or predict other texts in Python with "
+                f"--output_dir={settings.output_dir}: holds a run of {trained.task_name}; give "
+                f"--task_name={trained.task_name} for this task's files, or predict other texts in Python with "
                 "bert_tf.classifier.TextClassifier.load"
             )
     texts = texts or (_tfds if settings.tfds_name else _tables)(command)
     for flag in ("class_weights", "label_file"):
         if getattr(settings, flag) and texts.kind == REGRESSION:
             raise InputError(f"--{flag} is for classes, but the labels are numbers; drop the flag")
-    answers, official = _answers(command, texts), _glue_answers(settings, known)
+    answers, official = _answers(command, texts), _glue_answers(settings, trained)
     if official:
         answers = dataclasses.replace(answers, score_names=official.score_names)
     data = texts.data.with_checked_labels(answers.check)
@@ -75,8 +75,8 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     data = with_dev_share(data, command)
     id_column = settings.id_column if settings.id_column is not None else _id_of_run(settings)
     return ClassificationTask(
-        known.task_name if known else settings.task_name.lower() or OWN_DATA,
-        _learned(answers, settings, known, data, official),
+        trained.task_name if trained else settings.task_name.lower() or OWN_DATA,
+        _learned(answers, settings, trained, data, official),
         texts.has_pairs,
         data,
         id_title=id_column if id_column and not id_column.isdigit() else "index",
@@ -94,27 +94,27 @@ def _answers(command: Command, texts: TextData) -> Answers:
 
 
 def _learned(
-    answers: Answers, settings: ClassifierSettings, known: TaskDescription | None, data: TaskData,
+    answers: Answers, settings: ClassifierSettings, trained: TaskDescription | None, data: TaskData,
     official: Answers | None,
 ) -> Answers:  # fmt: skip
     """Returns the answers with the class weights, or with the scale of the scores. With class weights, macro F1 is the
     main score, because accuracy would prefer a model without the rare classes.
     `official`: the answers of a task of GLUE; None for other data."""
     if isinstance(answers, Regression):
-        mean, deviation = (0.0, 1.0) if official else _scale(data, known)
+        mean, deviation = (0.0, 1.0) if official else _scale(data, trained)
         return dataclasses.replace(answers, mean=mean, deviation=deviation)
-    weights = weights_of(settings, known, answers, data)
+    weights = weights_of(settings, trained, answers, data)
     if weights and isinstance(answers, Classes) and not official:
         answers = dataclasses.replace(answers, score_names=("macro_f1", "accuracy"))
     return dataclasses.replace(answers, weights=weights)
 
 
-def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
+def _kind(settings: ClassifierSettings, trained: TaskDescription | None) -> str:
     if settings.multi_label:
         return MULTI_LABEL
     if settings.regression:
         return REGRESSION
-    return known.kind if known else CLASSIFICATION
+    return trained.kind if trained else CLASSIFICATION
 
 
 def _tables(command: Command) -> TextData:
@@ -198,18 +198,18 @@ def _tfds(command: Command) -> TextData:
     return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
 
 
-def _glue_answers(settings: ClassifierSettings, known: TaskDescription | None) -> Answers | None:
+def _glue_answers(settings: ClassifierSettings, trained: TaskDescription | None) -> Answers | None:
     """Returns the answers, with the official scores, of a run's or of TensorFlow Datasets' task of GLUE, else None."""
-    if known and known.task_name in glue.TASKS:
-        return glue.TASKS[known.task_name].answers
+    if trained and trained.task_name in glue.TASKS:
+        return glue.TASKS[trained.task_name].answers
     sets = {f"glue/{name.lower().replace('-', '')}": task.answers for name, task in glue.TASKS.items()}
     name = settings.tfds_name.partition(":")[0]
     return None if settings.labels or settings.label_file else sets.get(name)
 
 
-def _labels(settings: ClassifierSettings, known: TaskDescription | None, texts: TextData) -> tuple[str, ...]:
+def _labels(settings: ClassifierSettings, trained: TaskDescription | None, texts: TextData) -> tuple[str, ...]:
     named = _named_labels(settings)
-    labels = named or (tuple(known.labels) if known else ()) or texts.data.source.class_names() or _labels_in(texts)
+    labels = named or (tuple(trained.labels) if trained else ()) or texts.data.source.class_names() or _labels_in(texts)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
     if len(labels) < 2:
         raise InputError(f"the task needs at least two labels but has {len(labels)}; list them in --labels")
@@ -223,46 +223,46 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
 
 def _labels_in(texts: TextData) -> tuple[str, ...]:
     column = texts.data.facts.get("label_column", "")
-    found = [example.label for example in texts.data.load("train")]
-    labels = in_order(label_counts(found))
+    of_examples = [example.label for example in texts.data.load("train")]
+    labels = in_order(label_counts(of_examples))
     what = f"{', '.join(texts.data.source.files('train'))}: column {column!r} has {len(labels)} "
-    what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
+    what += f"different values in {len(of_examples)} examples, such as {', '.join(map(repr, labels[:3]))}"
     if texts.kind == MULTI_LABEL and not labels:
         raise InputError(f"{what}; check --label_column and --label_separator")
     if texts.kind == MULTI_LABEL and {*labels} <= {"0", "1"}:
         raise InputError(f"{what}; if each label has a column, give all of them, as in --label_column=a,b")
     if texts.kind == MULTI_LABEL:
-        if all(len(each) < 2 for each in found):
+        if all(len(each) < 2 for each in of_examples):
             logging.warning("%s: no text has two labels; check --label_separator=%s", what,
                             texts.data.facts.get("label_separator", ""))  # fmt: skip
         return labels
     if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
         raise InputError(f"{what}; give --regression to predict numbers, or list the classes in --labels")
-    if len(found) > _FEW_EXAMPLES and 2 * len(labels) > len(found):
+    if len(of_examples) > _FEW_EXAMPLES and 2 * len(labels) > len(of_examples):
         raise InputError(f"{what}; check --label_column, or list the classes in --labels")
     return labels
 
 
 def weights_of(
-    settings: ClassifierSettings, known: TaskDescription | None, answers: Answers, data: TaskData
+    settings: ClassifierSettings, trained: TaskDescription | None, answers: Answers, data: TaskData
 ) -> tuple[float, ...]:
     """Returns the class weights for the training data, or the run's class weights if the command does not train."""
     if not settings.do_train:
-        return tuple(known.parameters.get("class_weights", ())) if known else ()
+        return tuple(trained.parameters.get("class_weights", ())) if trained else ()
     if not settings.class_weights:
         return ()
     train = [example.label for example in data.read("train")]
-    found = label_counts(train)
-    counts = [found[label] for label in answers.labels]
+    by_label = label_counts(train)
+    counts = [by_label[label] for label in answers.labels]
     if answers.kind == MULTI_LABEL:
         return class_weights.of_label_sets(settings.class_weights, answers.labels, counts, len(train))
     return class_weights.of_classes(settings.class_weights, answers.labels, counts)
 
 
-def _scale(data: TaskData, known: TaskDescription | None) -> tuple[float, float]:
+def _scale(data: TaskData, trained: TaskDescription | None) -> tuple[float, float]:
     """Returns the mean and the deviation of the training scores, from the run's record or the training data."""
-    if known:
-        return score_scale(known.parameters)
+    if trained:
+        return score_scale(trained.parameters)
     scores = np.array([example.label for example in data.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")

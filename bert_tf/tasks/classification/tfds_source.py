@@ -40,8 +40,8 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
     is_ordered = not isinstance(builder, read_only_builder.ReadOnlyBuilder)
     features = dict(builder.info.features.items() if is_ordered else sorted(builder.info.features.items()))
     label = _label_feature(name, features, columns["label_column"])
-    given = (columns["text_a_column"], columns["text_b_column"])
-    text_a, text_b = _text_features(name, features, label, *given, is_ordered)
+    named = (columns["text_a_column"], columns["text_b_column"])
+    text_a, text_b = _text_features(name, features, label, *named, is_ordered)
     kind, labels = _kind_of(name, label, features[label], is_regression)
     parts, has_dev = _splits(builder, splits)
     logging.info("%s: predicts %s from %s; splits: %s", name, label, " and ".join(filter(None, (text_a, text_b))),
@@ -113,8 +113,8 @@ def _records(name: str, builder: Any, split: str) -> Iterator[Mapping[str, Any]]
             "another folder in the environment variable TFDS_DATA_DIR"
         ) from error
     except (ValueError, KeyError) as error:
-        known = ", ".join(builder.info.splits) or "unknown"
-        raise InputError(f"--tfds_name={name}: no split {split!r} (has {known}); give --tfds_splits") from error
+        splits = ", ".join(builder.info.splits) or "unknown"
+        raise InputError(f"--tfds_name={name}: no split {split!r} (has {splits}); give --tfds_splits") from error
 
 
 def _value(place: str, value: Any) -> Any:
@@ -128,15 +128,15 @@ def _value(place: str, value: Any) -> Any:
     return [_value(place, np.asarray(each)) for each in value] if isinstance(value, list) else value
 
 
-def _label_feature(name: str, features: Mapping[str, Any], given: str | None) -> str:
+def _label_feature(name: str, features: Mapping[str, Any], named: str | None) -> str:
     import tensorflow_datasets as tfds
 
     classes = [each for each, feature in features.items() if isinstance(feature, tfds.features.ClassLabel)]
-    found = given or ("label" if "label" in features else classes[0] if len(classes) == 1 else "")
-    if found not in features:
-        what = f"no feature {found!r}" if found else "several features that may be the label, or none"
+    label = named or ("label" if "label" in features else classes[0] if len(classes) == 1 else "")
+    if label not in features:
+        what = f"no feature {label!r}" if label else "several features that may be the label, or none"
         raise InputError(f"--tfds_name={name}: has {what}; give --label_column, one of {', '.join(features)}")
-    return found
+    return label
 
 
 def _text_features(
@@ -148,9 +148,9 @@ def _text_features(
         for each, feature in features.items()
         if each != label and feature.shape == () and feature.np_dtype in (np.object_, np.bytes_, np.str_)
     ]
-    for given in filter(None, (text_a, text_b)):
-        if given not in texts:
-            raise InputError(f"--tfds_name={name}: {given!r} is not one of its texts, {', '.join(texts)}")
+    for named in filter(None, (text_a, text_b)):
+        if named not in texts:
+            raise InputError(f"--tfds_name={name}: {named!r} is not one of its texts, {', '.join(texts)}")
     if text_a:
         return text_a, text_b or ""
     if len(texts) == 1:
@@ -178,14 +178,14 @@ def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[
     return (REGRESSION if is_float or is_regression else CLASSIFICATION), ()
 
 
-def _splits(builder: Any, given: str) -> tuple[dict[str, str], bool]:
+def _splits(builder: Any, named: str) -> tuple[dict[str, str], bool]:
     """Returns the splits for train, dev and test, and whether the data set has dev data."""
-    known: Sequence[str] = list(builder.info.splits)
-    if given:
-        names = [part.strip() for part in given.split(",")]
+    splits: Sequence[str] = list(builder.info.splits)
+    if named:
+        names = [part.strip() for part in named.split(",")]
         return dict(zip(("train", "dev", "test"), [*names, *names[-1:] * 2], strict=False)), len(names) > 1
-    dev = next((split for split in _DEV_SPLITS if split in known), "test")
-    test = "test_matched" if "test_matched" in known else "test"
+    dev = next((split for split in _DEV_SPLITS if split in splits), "test")
+    test = "test_matched" if "test_matched" in splits else "test"
     return {"train": "train", "dev": dev, "test": test}, dev != "test"
 
 

@@ -141,20 +141,20 @@ def of_rows(rows: Sequence[Row], path: str, split: str, with_scores: bool = True
             "sentence2 and score, or text"
         )
     first, *second = pair or (_TEXT,)
-    found = []
+    examples = []
     for place, row in rows:
         text = _checked(place, first, row.get(first))
         more = [_checked(place, name, cell) for name in negatives for cell in _cells(row.get(name))]
         label = cells.number(place, row, score) if form == SCORED and not is_unscored else None
         if not second:
-            found.append(Texts((text,) * (2 if split == "train" else 1), form, place=place))
+            examples.append(Texts((text,) * (2 if split == "train" else 1), form, place=place))
         for name in second:
             for cell in _cells(row.get(name)) or [None]:  # each of several positives makes an example
-                found.append(Texts((text, _checked(place, name, cell), *more), form, label, place=place))
+                examples.append(Texts((text, _checked(place, name, cell), *more), form, label, place=place))
     if form == SCORED:
-        _check_scores(path, [example.label for example in found], score, split)
-    logging.info("%s: %d %s", path, len(found), form)
-    return found
+        _check_scores(path, [example.label for example in examples], score, split)
+    logging.info("%s: %d %s", path, len(examples), form)
+    return examples
 
 
 def _check_scores(path: str, scores: Sequence[float | None], name: str, split: str) -> None:
@@ -233,13 +233,13 @@ def texts_by_id(path: str) -> dict[str, str]:
 
 def titled_texts(path: str) -> dict[str, tuple[str, str]]:
     """Reads the titles and the texts of a `corpus.jsonl` or `queries.jsonl` by their ids; a title may be ""."""
-    found: dict[str, tuple[str, str]] = {}
+    texts: dict[str, tuple[str, str]] = {}
     for place, entries in files.rows(path):
         id, title, text = (entries.get(name, "") for name in ("_id", "title", "text"))
         title = "" if title is None else title
-        if not isinstance(id, str) or not id or id in found:
+        if not isinstance(id, str) or not id or id in texts:
             raise InputError(f"{place}: _id must be a string that no other line has; fix the line")
         if not isinstance(title, str) or not isinstance(text, str) or not f"{title}{text}".strip():
             raise InputError(f"{place}: the text is empty; give each line a text, and optionally a title")
-        found[id] = title, text
-    return found
+        texts[id] = title, text
+    return texts

@@ -76,11 +76,11 @@ class ContextWords(NamedTuple):
 @functools.lru_cache(maxsize=16)
 def words_of(context: str) -> ContextWords:
     """Splits a context into words. The result is cached, because the questions of a paragraph share a context."""
-    found = list(_WORD.finditer(context))
+    matches = list(_WORD.finditer(context))
     return ContextWords(
-        tuple(word.group() for word in found),
-        tuple(word.start() for word in found),
-        tuple(word.end() for word in found),
+        tuple(word.group() for word in matches),
+        tuple(word.start() for word in matches),
+        tuple(word.end() for word in matches),
     )
 
 
@@ -141,18 +141,18 @@ def of_row(place: str, row: Mapping[str, Any], with_answers: bool) -> Question:
 def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
     answers = None
     if entry.get("answers") is not None or _boolean(entry.get("is_impossible", False)):
-        found = entry.get("answers") or ()
-        if isinstance(found, str):
-            raise TypeError(f"answers is the text {found!r:.60}, not a list; write it as JSON or Parquet, not as CSV")
-        if isinstance(found, Mapping):  # of the library datasets
-            texts, starts = found["text"], found["answer_start"]
+        stated = entry.get("answers") or ()
+        if isinstance(stated, str):
+            raise TypeError(f"answers is the text {stated!r:.60}, not a list; write it as JSON or Parquet, not as CSV")
+        if isinstance(stated, Mapping):  # of the library datasets
+            texts, starts = stated["text"], stated["answer_start"]
             if len(texts) != len(starts):
                 raise TypeError(f"answers has {len(texts)} texts, but {len(starts)} values of answer_start")
             pairs = zip(texts, starts, strict=True)
-            found = [{"text": text, "answer_start": start} for text, start in pairs]
+            stated = [{"text": text, "answer_start": start} for text, start in pairs]
         answers = tuple(
             Answer(_text(answer["text"]), _whole_number(answer["answer_start"]))
-            for answer in found
+            for answer in stated
             if _text(answer["text"]).strip()
         )
     id_ = entry["id"]

@@ -102,7 +102,7 @@ def _entities_in(row: Mapping[str, Any]) -> list[Any]:
 def _entities(place: str, row: Mapping[str, Any], counts_units: bool) -> list[Entity]:
     """Returns the entities of a text by their characters, sorted; an entity is a list or an object.
     `counts_units`: whether the file counts UTF-16 units; else, it counts characters."""
-    found = []
+    read = []
     for entity in _entities_in(row):
         match _parts(entity):
             case [int(start), int(end), str(type_) | [str(type_)], stated] if 0 <= start < end and type_:
@@ -111,15 +111,15 @@ def _entities(place: str, row: Mapping[str, Any], counts_units: bool) -> list[En
                     raise InputError(f"{place}: has {row[TEXT][start:end]!r:.40} where an entity says {stated!r:.40}; "
                                      "fix the start and the end of the entity")  # fmt: skip
                 if end <= len(row[TEXT]):
-                    found.append(Entity("_".join(type_.split()), start, end))
+                    read.append(Entity("_".join(type_.split()), start, end))
                     continue
         needs = "a start and an end within the text, and one type"
         raise InputError(f"{place}: the entity {entity!r:.80} is wrong; an entity needs {needs}")
-    found = sorted(set(found), key=lambda entity: entity.start)
-    for one, other in itertools.pairwise(found):
+    read = sorted(set(read), key=lambda entity: entity.start)
+    for one, other in itertools.pairwise(read):
         if other.start < one.end:
             raise InputError(f"{place}: {one.type} and {other.type} overlap at character {other.start}; remove one")
-    return found
+    return read
 
 
 def _counts_utf16_units(rows: Sequence[Row]) -> bool:
@@ -143,9 +143,9 @@ def _characters(text: str, start: int, end: int) -> tuple[int, int]:
     return first, last + max(0, end - len(units) // 2)  # an end outside of the text stays outside
 
 
-def _is_same(found: str, stated: str) -> bool:
+def _is_same(text: str, stated: str) -> bool:
     """Compares texts without their white space, which Label Studio may write as a backslash and an n."""
-    return "".join(found.split()) == "".join(stated.replace("\\n", " ").split())
+    return "".join(text.split()) == "".join(stated.replace("\\n", " ").split())
 
 
 def _parts(entity: Any) -> Any:
@@ -159,10 +159,10 @@ def _parts(entity: Any) -> Any:
 def _of_words(entities: Sequence[Entity], words: Sequence[Sequence[int]]) -> tuple[list[Entity], bool]:
     """Returns entities by their words, and whether all entities consist of whole words.
     `words`: the range of the characters of each word."""
-    found, are_whole = [], True
+    of_words, are_whole = [], True
     for type_, first, last in entities:
         touched = [number for number, (start, end) in enumerate(words) if start < last and first < end]
         are_whole &= all(first <= words[number][0] and words[number][1] <= last for number in touched)
-        free = [number for number in touched if not found or number >= found[-1].end]
-        found += [Entity(type_, free[0], free[-1] + 1)] if free else []
-    return found, are_whole
+        free = [number for number in touched if not of_words or number >= of_words[-1].end]
+        of_words += [Entity(type_, free[0], free[-1] + 1)] if free else []
+    return of_words, are_whole

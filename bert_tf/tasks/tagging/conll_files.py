@@ -157,10 +157,10 @@ def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Seque
     separator = "\t" if any(" " in word for sentence in sentences for word in sentence.words) else " "
     lines = []
     for sentence, tags in zip(sentences, predicted, strict=True):
-        known = [] if sentence.tags is None else [sentence.tags]
+        right = [] if sentence.tags is None else [sentence.tags]
         if sentence.starts_document:
-            outside = [tag_schemes.OUTSIDE] * (1 + len(known))
+            outside = [tag_schemes.OUTSIDE] * (1 + len(right))
             lines += [separator.join([DOCUMENT_START, *outside]), ""]
-        lines += [separator.join(cells) for cells in zip(sentence.words, *known, tags, strict=True)]
+        lines += [separator.join(cells) for cells in zip(sentence.words, *right, tags, strict=True)]
         lines.append("")
     storage.write_text(path, "".join(f"{line}\n" for line in lines))

@@ -32,8 +32,8 @@ _LONGEST_SENTENCE = 200
 
 def tagging_task(command: Command) -> TaggingTask:
     """Returns the task for the flags of `run_ner`. Reads the training data unless the command uses a trained model."""
-    settings, known = command.settings, command.trained
-    parameters = known.parameters if known else {}
+    settings, trained = command.settings, command.trained
+    parameters = trained.parameters if trained else {}
     reads = command.of_data("word_column", "tag_column", "tag_scheme", "repair_tags")
     layout = WordColumns(reads["word_column"], reads["tag_column"])
     tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"])
@@ -42,9 +42,13 @@ def tagging_task(command: Command) -> TaggingTask:
     uses_features = features != _FINE_TUNING
     of_model = command.of_model("document_context", "lstm_size")
     has_context = of_model["document_context"]
-    types = _types(settings, known, data)
-    scheme = parameters["tag_scheme"] if known else tagged.scheme_of(data.load("train"))
-    labels = known.labels if known and set(types) == {*tag_schemes.types_of(known.labels)} else labels_of(types, scheme)
+    types = _types(settings, trained, data)
+    scheme = parameters["tag_scheme"] if trained else tagged.scheme_of(data.load("train"))
+    labels = (
+        trained.labels
+        if trained and set(types) == {*tag_schemes.types_of(trained.labels)}
+        else labels_of(types, scheme)
+    )
     checked = data.with_checked_labels(functools.partial(check_types, types=types), "tags")
     checked = dataclasses.replace(checked, strata=functools.partial(strata_of, by_document=has_context))
     return TaggingTask(
@@ -73,20 +77,20 @@ def strata_of(sentences: Sequence[Sentence], by_document: bool) -> tuple[list[st
     return contents, [tuple(sorted(tag_schemes.types_of(sentence.tags))) for sentence in sentences]
 
 
-def _types(settings: NerSettings, known: TaskDescription | None, data: TaskData) -> tuple[str, ...]:
+def _types(settings: NerSettings, trained: TaskDescription | None, data: TaskData) -> tuple[str, ...]:
     """Returns the types of entities from `--entity_types`, else from the trained model, else from the training data."""
     named = items(settings.entity_types)
     if named:
         types = tuple(sorted(set(named)))
-    elif known:
-        types = tag_schemes.types_of(known.labels)
+    elif trained:
+        types = tag_schemes.types_of(trained.labels)
     else:
         types = tuple(sorted(tag_schemes.types_of(tag for sentence in data.load("train") for tag in sentence.tags)))
     if not types:
         raise InputError(
             f"{data.title('train')}: every tag is O, so there is nothing to learn; check --tag_column and the file"
         )
-    if not known:
+    if not trained:
         logging.info("%d types of entities: %s", len(types), ", ".join(type_ or "(no name)" for type_ in types))
     return types
 
