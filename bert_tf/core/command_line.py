@@ -106,7 +106,11 @@ def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
                 title = field.metadata["group"] or getattr(owner, "flag_group", "Flags")
                 groups.setdefault(title, []).append(_flag_help(field, is_boolean=_plain(types[name]) is bool))
     titles = sorted(groups, key=help_text.GROUPS.index)
-    return {title: sorted(groups[title], key=lambda flag: not flag.is_required) for title in titles}
+    # A run trains before it evaluates and predicts.
+    return {
+        title: sorted(groups[title], key=lambda flag: (not flag.is_required, flag.name != "do_train"))
+        for title in titles
+    }
 
 
 def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp:
