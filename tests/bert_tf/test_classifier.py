@@ -270,9 +270,6 @@ def test_sets_are_any_number_of_labels():
     frame = pandas.DataFrame({"text": ["a", "b"], "label": [["x"], ["y", "x"]]}).to_parquet()
     read = pandas.read_parquet(io.BytesIO(frame))  # the cells are arrays
     assert memory_source(read, "label", None).data.read("train")[1].label == ("y", "x")
-    polars = pytest.importorskip("polars")
-    column = polars.Series([["x"], ["y", "x"]])  # its elements are columns too
-    assert memory_source(["a", "b"], column, None).data.read("train")[1].label == ("y", "x")
 
 
 @pytest.mark.slow

@@ -107,3 +107,8 @@ def test_a_folder_of_save_to_disk_is_named(tmp_path):
         task = find_task(ClassifierSettings(task_name="own", labels="x,y", output_dir="o", do_train=True, **where))
         with pytest.raises(InputError, match="is a folder of save_to_disk; write its splits as Parquet with to_parq"):
             task.data.read("train")
+
+
+def test_the_elements_of_a_polars_series_of_lists_are_columns():
+    column = polars.Series([["x"], ["y", "x"]])
+    assert memory_source.memory_source(["a", "b"], column, None).data.read("train")[1].label == ("y", "x")
