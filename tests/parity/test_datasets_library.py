@@ -10,6 +10,7 @@ from bert_tf.tasks.classification import memory_source
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.bert_tf.tasks import test_formats
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.reading import read
 from tests.bert_tf.tasks_of_flags import find_task
@@ -112,3 +113,9 @@ def test_a_folder_of_save_to_disk_is_named(tmp_path):
 def test_the_elements_of_a_polars_series_of_lists_are_columns():
     column = polars.Series([["x"], ["y", "x"]])
     assert memory_source.memory_source(["a", "b"], column, None).data.read("train")[1].label == ("y", "x")
+
+
+@pytest.mark.parametrize("make", [Dataset.from_dict, polars.DataFrame])
+@pytest.mark.parametrize("name", test_formats.IN_MEMORY)
+def test_tables_of_other_libraries_are_read_as_files_are(tmp_path, name, make):
+    test_formats.check_table(tmp_path, name, make)

@@ -78,25 +78,33 @@ def content(data):
     return data.fingerprint("train")[0].rsplit(", ", 2)[1:]
 
 
-@pytest.mark.parametrize("table", ["lists", "records", "columns", "pandas", "nullable"])
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind[0] in ("classification", "embeddings")])
+IN_MEMORY = [name for name, kind in KINDS.items() if kind[0] in ("classification", "embeddings")]
+TABLES = {
+    "lists": lambda columns: list(zip(*columns.values(), strict=True)),
+    "records": lambda columns: pandas.DataFrame(columns).to_dict("records"),
+    "columns": dict,
+    "pandas": pandas.DataFrame,
+    "nullable": lambda columns: pandas.DataFrame(columns).convert_dtypes(),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name", IN_MEMORY)
 def test_tables_in_memory_are_read_as_files_are(tmp_path, name, table):
+    check_table(tmp_path, name, TABLES[table])
+
+
+def check_table(tmp_path, name, make):
+    """Compares the data of a table in memory with the data of the same table in a file."""
     kind, columns, _, options = KINDS[name]
-    frame = pandas.DataFrame(columns)
-    path = tmp_path / "train.parquet"
-    frame.to_parquet(path)
-    made = {
-        "records": frame.to_dict("records"),
-        "columns": columns,
-        "pandas": frame,
-        "nullable": frame.convert_dtypes(),
-    }
+    path, table = tmp_path / "train.parquet", make(columns)
+    pandas.DataFrame(columns).to_parquet(path)
     if kind == "classification":
-        given = (columns["text"], columns["label"]) if table == "lists" else (made[table], "label")
+        is_list = isinstance(table, list) and isinstance(table[0], tuple)
+        given = list(zip(*table, strict=True)) if is_list else (table, "label")
         data = memory_source(*given, None, options.get("kind", "") if name != "sets" else "").data
     else:
-        given = list(zip(*columns.values(), strict=True)) if table == "lists" else made[table]
-        data = vectors.in_memory({"train": embedder._rows(given, "examples")}, DATA[kind]("", {}))
+        data = vectors.in_memory({"train": embedder._rows(table, "examples")}, DATA[kind]("", {}))
     file = DATA[kind]("", {"train": (str(path),)}, **options)
     assert data.read("train") == file.read("train") and content(data) == content(file)
 
