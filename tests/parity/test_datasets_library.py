@@ -110,12 +110,12 @@ def test_a_folder_of_save_to_disk_is_named(tmp_path):
             task.data.read("train")
 
 
-def test_the_elements_of_a_polars_series_of_lists_are_columns():
+def test_a_polars_series_of_lists_is_read():
     column = polars.Series([["x"], ["y", "x"]])
     assert memory_source.memory_source(["a", "b"], column, None).data.read("train")[1].label == ("y", "x")
 
 
 @pytest.mark.parametrize("make", [Dataset.from_dict, polars.DataFrame])
 @pytest.mark.parametrize("name", test_formats.IN_MEMORY)
-def test_tables_of_other_libraries_are_read_as_files_are(tmp_path, name, make):
+def test_tables_of_other_libraries_equal_files(tmp_path, name, make):
     test_formats.check_table(tmp_path, name, make)
