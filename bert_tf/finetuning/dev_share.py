@@ -11,7 +11,7 @@ from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.task_data import TaskData
+from bert_tf.finetuning.task_data import TaskData, fingerprint_of
 from bert_tf.runs import evaluations, run_record
 
 
@@ -63,7 +63,7 @@ def check_dev(command: Command, task: Task, argument: str, is_given: bool) -> No
             f"dev_share={share}, or another output_dir"
         )
     recorded = evaluations.read(settings.output_dir).data
-    data = evaluated_data.identify(task, "dev", task.data.read("dev")) if recorded and is_given else recorded
+    data = fingerprint_of(task.data.title("dev"), task.data.read("dev")) if recorded and is_given else recorded
     if not evaluated_data.is_same(data, recorded):
         raise InputError(
             f"{argument}: {settings.output_dir} was evaluated on other texts ({recorded}); give the same texts, or "

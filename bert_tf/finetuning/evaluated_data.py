@@ -11,8 +11,7 @@ Paper: appendix A.3 (choice on the dev set).
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +19,6 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Split, Task
-from bert_tf.finetuning.task_data import fingerprint_of
 from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress, summaries
@@ -33,7 +31,7 @@ _MOST_LOGGED = 4
 class EvaluatedData:
     """The data of an evaluation or a prediction."""
 
-    id: str  # identity of the data; see `identify`
+    id: str  # identity of the data; see `task_data.fingerprint_of`
     # name of the split in `metrics.jsonl` and in messages: "dev" for dev data, else `metrics_file.series_of`
     series: str
     folder: str  # folder of the evaluation's files: the run's folder for dev data, else a separate folder
@@ -43,19 +41,14 @@ class EvaluatedData:
         return self.series == metrics_file.DEV
 
 
-def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
-    """Returns the identity of evaluated data; see `fingerprint_of`."""
-    return fingerprint_of(task.data.title(split), examples)
-
-
 def is_same(one: str, other: str) -> bool:
-    """Returns whether two results of `identify` belong to the same examples; the data's names may differ."""
+    """Returns whether two results of `fingerprint_of` belong to the same examples; the data's names may differ."""
     return metrics_file.content_of(one) == metrics_file.content_of(other)
 
 
 def in_folder(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of an evaluation or a prediction.
-    `data`: identity of the data; see `identify`.
+    `data`: identity of the data; see `task_data.fingerprint_of`.
     `dev`: identity of the dev data; used only if `output_dir` has no record of dev data. "" if unknown."""
     dev = evaluations.read(output_dir).data or dev
     if dev and is_same(data, dev):

@@ -39,7 +39,7 @@ class EvaluationSchedule:
     names the run's dev data, even if the only evaluation is after training.
     `strategy`: strategy of the training; all workers call the same methods.
     `task`: the task; its `metrics` state whether a higher value is better.
-    `data`: identity of the dev data, see `evaluated_data.identify`; "" if there is no dev data.
+    `data`: identity of the dev data, see `fingerprint_of`; "" if there is no dev data.
     `trained_steps`: step of the checkpoint from which the run resumes; recorded evaluations of later steps are dropped.
     `evaluate`: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
       first."""

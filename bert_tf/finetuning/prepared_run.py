@@ -21,6 +21,7 @@ from bert_tf.finetuning.initial import check_initial_of_task, has_head
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
+from bert_tf.finetuning.task_data import fingerprint_of
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
@@ -52,9 +53,9 @@ class PreparedRun:
 
     @functools.cached_property
     def data_ids(self) -> dict[str, str]:
-        """The identities of the evaluated splits; see `evaluated_data.identify`."""
+        """The identities of the evaluated splits; see `fingerprint_of`."""
         splits = {name: split for name, split in self.splits.items() if name != "train"}
-        return {name: evaluated_data.identify(self.task, name, split.examples) for name, split in splits.items()}
+        return {name: fingerprint_of(self.task.data.title(name), split.examples) for name, split in splits.items()}
 
     @property
     def evaluates_same_examples(self) -> bool:
