@@ -4,7 +4,6 @@ Paper: section 3.2 and appendix A.3.
 """
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -15,7 +14,6 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import (
     data_summary,
@@ -40,7 +38,7 @@ from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
-from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
@@ -74,8 +72,8 @@ def run_finetuning(
         run = prepared_run.prepare(settings, task, strategy, parts, open_teacher)
         try:
             if settings.sweep:
-                return _sweep(run, lock)
-            _check_batches(run)
+                return sweep.run_sweep(run, lock, _execute)
+            run.check_batches()
             data_summary.log(run)
             return _execute(run, lock)
         finally:
@@ -170,55 +168,6 @@ def _restore(run: PreparedRun, model: FineTunedBert) -> int:
     run.task.check_checkpoint(folder, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     return chosen.step
-
-
-def _check_batches(run: PreparedRun) -> None:
-    strategies.check_batch_sizes(run.strategy, run.settings)
-    flag = "feature_layers" if run.task.activations_dir else "teacher" if run.teacher else ""
-    strategies.check_python_input(run.strategy, run.settings, reading_flag=flag)
-    if run.settings.do_train:
-        run.num_train_steps()
-
-
-def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
-    """Trains the trials of a sweep; each trial is a separate run, but the data is read and encoded only once."""
-    settings = run.settings
-    results = sweep.find_results(settings, run.task)
-    for trial in results.trials:
-        of_trial = dataclasses.replace(run, settings=sweep.trial_settings(settings, trial))
-        _check_batches(of_trial)
-        if trial.is_trained:
-            _check_trained(of_trial, run.data_ids["dev"])
-        if settings.do_predict:
-            sweep.prediction_settings(settings, trial)  # raises errors for wrong flags before the training
-    data_summary.log(run)
-    if lock:
-        lock.make_folder()
-    if not all(trial.is_trained for trial in results.trials):
-        run = run.with_teacher_outputs()
-
-    def run_trial(settings: FineTuningSettings) -> dict[str, float]:
-        with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
-            return _execute(dataclasses.replace(run, settings=settings), own)
-
-    best = sweep.train(settings, run.task, run.strategy, results, run_trial).best
-    if settings.do_predict:
-        predicted = dataclasses.replace(run, settings=sweep.prediction_settings(settings, best))
-        _check_batches(predicted)
-        _execute(predicted, None)
-    return dict(best.scores)
-
-
-def _check_trained(run: PreparedRun, dev: str) -> None:
-    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's."""
-    folder = run.settings.output_dir
-    compared = ("eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint", *run.settings.tuned_on_dev)
-    run_folder.check_trained(folder, run.phase(run.num_train_steps()), compared)
-    recorded = evaluations.read(folder).data
-    if not evaluated_data.is_same(recorded, dev):
-        raise InputError(
-            f"{folder}: was evaluated on other dev data ({recorded}, now {dev}); give another --output_dir"
-        )
 
 
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:

@@ -14,6 +14,7 @@ from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
+from bert_tf.distributed import strategies
 from bert_tf.finetuning import activations, description, distillation, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.distillation import Teacher
@@ -88,6 +89,14 @@ class PreparedRun:
     def train_parts(self) -> int:
         """The number of parts of a micro-batch in training."""
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
+
+    def check_batches(self) -> None:
+        """Refuses batch sizes that the strategy or the number of examples does not allow."""
+        strategies.check_batch_sizes(self.strategy, self.settings)
+        flag = "feature_layers" if self.task.activations_dir else "teacher" if self.teacher else ""
+        strategies.check_python_input(self.strategy, self.settings, reading_flag=flag)
+        if self.settings.do_train:
+            self.num_train_steps()
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")) -> "PreparedRun":
         """Returns a run whose splits with these names have the frozen encoder's activations. If the task has no

@@ -8,9 +8,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from absl import logging
+
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description, sweep
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, run_folder
@@ -80,7 +82,7 @@ def resolve(
     default, but at most the model's number of positions.
     `describe`: function that describes the model in `init_checkpoint` for a command that uses it without training; None
       if its files do not describe the task."""
-    command = Command.of(sweep.with_best_trial(settings))
+    command = Command.of(_with_best_trial(settings))
     run_folder.check_source(command.settings)
     if describe and run_folder.takes_over(command.settings):
         command = dataclasses.replace(command, trained=describe(command.settings))
@@ -93,3 +95,20 @@ def resolve(
         positions = checkpoints.read_config(files["bert_config_file"]).max_position_embeddings
         shape["max_seq_length"] = min(task.default_length or settings.default_max_seq_length, positions)
     return dataclasses.replace(settings, **casing, **files, **shape), task
+
+
+def _with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
+    """Returns the settings; if `output_dir` contains a sweep, the folder of the best trial replaces `output_dir`. If
+    the command itself runs a sweep, this function returns the settings unchanged."""
+    folder = settings.output_dir
+    if settings.sweep or not sweep_results.exists(folder):
+        run_folder.check_script(folder, settings.script, settings.do_train)
+        return settings
+    if settings.do_train:
+        raise InputError(
+            f"--output_dir={folder}: holds a sweep; add the sweep's flags to resume it, or give another folder"
+        )
+    best = sweep_results.best_folder(folder, settings.allow_unfinished)
+    logging.info("%s is a sweep; its best trial is %s", folder, best)
+    run_folder.check_script(best, settings.script, settings.do_train)
+    return dataclasses.replace(settings, output_dir=best)

@@ -5,6 +5,7 @@ Each trial is an ordinary run in its own folder, which resumes by itself.
 Paper: appendix A.3 (search over batch size, learning rate and epochs), section 4.1 (random restarts).
 """
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -16,30 +17,60 @@ from absl import logging
 from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workarounds, workers
-from bert_tf.finetuning import sweep_results
+from bert_tf.finetuning import data_summary, evaluated_data, sweep_results
+from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.sweep_results import PRETRAINED, TRANSFERRED, Results, Trial
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import checkpoint_folder, run_folder
+from bert_tf.runs import checkpoint_folder, evaluations, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
 
 
-def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns the settings; if `output_dir` contains a sweep, the folder of the best trial replaces `output_dir`. If
-    the command itself runs a sweep, this function returns the settings unchanged."""
-    folder = settings.output_dir
-    if settings.sweep or not sweep_results.exists(folder):
-        run_folder.check_script(folder, settings.script, settings.do_train)
-        return settings
-    if settings.do_train:
+def run_sweep(
+    run: PreparedRun, lock: run_folder.Lock | None, execute: Callable[[PreparedRun, run_folder.Lock | None], Mapping]
+) -> dict[str, float]:
+    """Trains the trials of a sweep, predicts with the best trial if the settings ask for it, and returns its metrics.
+    The data is read and encoded only once.
+    `run`: the sweep's command.
+    `execute`: function that trains, evaluates and predicts as the settings of a single run request."""
+    settings = run.settings
+    results = find_results(settings, run.task)
+    for trial in results.trials:  # raises all errors before the training
+        of_trial = dataclasses.replace(run, settings=trial_settings(settings, trial))
+        of_trial.check_batches()
+        if trial.is_trained:
+            _check_trained(of_trial)
+        if settings.do_predict:
+            prediction_settings(settings, trial)
+    data_summary.log(run)
+    if lock:
+        lock.make_folder()
+    if not all(trial.is_trained for trial in results.trials):
+        run = run.with_teacher_outputs()
+
+    def run_trial(settings: FineTuningSettings) -> Mapping[str, float]:
+        with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
+            return execute(dataclasses.replace(run, settings=settings), own)
+
+    best = train(settings, run.task, run.strategy, results, run_trial).best
+    if settings.do_predict:
+        predicted = dataclasses.replace(run, settings=prediction_settings(settings, best))
+        predicted.check_batches()
+        execute(predicted, None)
+    return dict(best.scores)
+
+
+def _check_trained(run: PreparedRun) -> None:
+    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's."""
+    folder, dev = run.settings.output_dir, run.data_ids["dev"]
+    compared = ("eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint", *run.settings.tuned_on_dev)
+    run_folder.check_trained(folder, run.phase(run.num_train_steps()), compared)
+    recorded = evaluations.read(folder).data
+    if not evaluated_data.is_same(recorded, dev):
         raise InputError(
-            f"--output_dir={folder}: holds a sweep; add the sweep's flags to resume it, or give another folder"
+            f"{folder}: was evaluated on other dev data ({recorded}, now {dev}); give another --output_dir"
         )
-    best = sweep_results.best_folder(folder, settings.allow_unfinished)
-    logging.info("%s is a sweep; its best trial is %s", folder, best)
-    run_folder.check_script(best, settings.script, settings.do_train)
-    return dataclasses.replace(settings, output_dir=best)
 
 
 def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:

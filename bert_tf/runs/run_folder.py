@@ -47,8 +47,6 @@ class Lock:
         if not self._lock.is_taken and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
             self._lock.take()
-            if checkpoint_folder.prefixes(self._output_dir):
-                raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
 
 
 def is_training_data(fingerprint: Sequence[str], phases: Sequence[run_record.TrainingRecord]) -> bool:
@@ -153,11 +151,8 @@ def check_phase(output_dir: str, phase: run_record.TrainingRecord, trained_steps
             f"--output_dir, with --init_checkpoint={output_dir} to start from its weights"
         )
     last = phases[-1]
-    _refuse_if_different(output_dir, "another model", last.model, phase.model)
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
-        # One of the two calls raises an error.
-        _refuse_if_different(output_dir, "other data", last.data, phase.data)
-        _refuse_if_other_flags(output_dir, last, phase)
+        _refuse_other(output_dir, last, phase)
     return trained_steps - last.first_step if last.data == phase.data else 0
 
 
@@ -166,11 +161,9 @@ def check_trained(output_dir: str, phase: run_record.TrainingRecord, compared: S
     `phase`: the phase as the current command would train it.
     `compared`: names of settings that must be equal too."""
     last = run_record.read_file(output_dir)[-1]
-    _refuse_if_different(output_dir, "another model", last.model, phase.model)
-    _refuse_if_different(output_dir, "other data", last.data, phase.data)
     settings = [{name: each.settings.get(name) for name in compared} for each in (last, phase)]
+    _refuse_other(output_dir, last, phase)
     _refuse_if_different(output_dir, "other settings", *settings)
-    _refuse_if_other_flags(output_dir, last, phase)
 
 
 def begin(output_dir: str, phase: run_record.TrainingRecord, trained_steps: int) -> int:
@@ -207,7 +200,7 @@ def _begun(output_dir: str, trained_steps: int) -> list[run_record.TrainingRecor
 
 
 def _is_same(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> bool:
-    return last.data == phase.data and not _different_optimizer_entries(last, phase)
+    return (last.model, last.data) == (phase.model, phase.data) and not _different_optimizer_entries(last, phase)
 
 
 def _different_optimizer_entries(last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> list[str]:
@@ -237,7 +230,7 @@ def resolved_path(path: str) -> str:
 
 
 def _continues(last: run_record.TrainingRecord, phase: run_record.TrainingRecord, trained_steps: int) -> bool:
-    if trained_steps < last.optimizer["num_train_steps"]:
+    if trained_steps < last.optimizer["num_train_steps"] or last.model != phase.model:
         return False
     if phase.optimizer["num_train_steps"] <= last.optimizer["num_train_steps"]:
         return False
@@ -247,7 +240,10 @@ def _continues(last: run_record.TrainingRecord, phase: run_record.TrainingRecord
     return same_but_longer or (another_length and phase.model.get("model") == PRETRAINING)
 
 
-def _refuse_if_other_flags(output_dir: str, last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> None:
+def _refuse_other(output_dir: str, last: run_record.TrainingRecord, phase: run_record.TrainingRecord) -> None:
+    """Refuses a phase that is not the recorded phase; the error lists the differences of one part."""
+    _refuse_if_different(output_dir, "another model", last.model, phase.model)
+    _refuse_if_different(output_dir, "other data", last.data, phase.data)
     if _different_optimizer_entries(last, phase):
         raise InputError(
             f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(_other_flags(last, phase))}); to "
