@@ -27,12 +27,22 @@ _SIZES = {
 # Matches the sizes in the names of google-research/bert's checkpoints, such as uncased_L-12_H-768_A-12.
 _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
+# Model types of transformers whose encoders are this encoder; see `checkpoint_formats.families`.
+FAMILIES = ("bert", "distilbert", "electra", "xlm-roberta")
+
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 # The directions of attention: both directions, only to the left (section 5.1, "LTR"), only to the right, and two
 # encoders, one in each direction.
 PAIR = "ltr+rtl"
 DIRECTIONS = ("bidi", "ltr", "rtl", PAIR)
+
+_CHOICES = {
+    "hidden_act": ACTIVATIONS, "pooler_activation": ACTIVATIONS, "directionality": DIRECTIONS, "family": FAMILIES,
+}  # fmt: skip
+
+# Defaults of keys that google-research/bert does not know.
+_OWN_DEFAULTS = {"layer_norm_eps": 1e-12, "pooler_activation": "tanh", "family": "bert"}
 
 # The sizes of the joined encoders, of which each encoder has half.
 _OF_HALVES = ("hidden_size", "num_attention_heads", "intermediate_size")
@@ -50,7 +60,6 @@ _IGNORED = (
 # Keys for which the paper's encoder allows only one value.
 _FIXED = {
     "position_embedding_type": "absolute",
-    "layer_norm_eps": 1e-12,
     "add_cross_attention": False,
     "pruned_heads": {},
     "is_encoder_decoder": False,
@@ -76,7 +85,8 @@ class BertConfig:
       hidden_dropout_prob: dropout rate after the embeddings and after each sub-layer.
       attention_probs_dropout_prob: dropout rate on the attention probabilities.
       max_position_embeddings: maximum sequence length.
-      type_vocab_size: number of segments.
+      type_vocab_size: number of segments; with 0, there are no segment embeddings. With fewer than 2, a second text has
+        the same segment as the first.
       initializer_range: standard deviation of the truncated normal distribution that initializes weights.
       directionality: the positions to which a token attends: "bidi" for all, "ltr" for the token and the preceding
         tokens, "rtl" for the token and the following tokens. "ltr+rtl" means two encoders of half the size, whose
@@ -84,6 +94,12 @@ class BertConfig:
       classifier_dropout: dropout rate of the heads of fine-tuned models; None means `hidden_dropout_prob`.
       extract_token_id: the token that replaces the token at which the pooled output is read, as in GPT. The pooled
         output is then the last layer at this token, without the pooler. None for the tokens of the row.
+      layer_norm_eps: the number that layer normalization adds to the variance.
+      pooler_activation: the activation function of the pooler.
+      embedding_size: E, the width of the embeddings if it differs from the hidden size, as in ELECTRA. An affine map
+        from E to H values follows the embeddings. None for the hidden size.
+      family: the model type of transformers to whose classes the model can be converted: "bert", "distilbert",
+        "electra" or "xlm-roberta".
 
     Raises:
       InputError: a value is invalid, or values contradict each other.
@@ -103,6 +119,10 @@ class BertConfig:
     directionality: str = "bidi"
     classifier_dropout: float | None = None
     extract_token_id: int | None = None
+    layer_norm_eps: float = 1e-12
+    pooler_activation: str = "tanh"
+    embedding_size: int | None = None
+    family: str = "bert"
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -112,8 +132,9 @@ class BertConfig:
                 continue
             if isinstance(value, bool) or not isinstance(value, wanted):
                 raise InputError(f"{field.name}={value!r}: must be of type {wanted[-1].__name__}")
-            if field.type is int and value < 1:
-                raise InputError(f"{field.name}={value}: must be at least 1")
+            least = 0 if field.name == "type_vocab_size" else 1
+            if field.type in (int, int | None) and value < least:
+                raise InputError(f"{field.name}={value}: must be at least {least}")
         if self.num_hidden_layers > _MOST_LAYERS:
             raise InputError(f"num_hidden_layers={self.num_hidden_layers}: must be at most {_MOST_LAYERS}")
         if self.hidden_size % self.num_attention_heads:
@@ -121,20 +142,25 @@ class BertConfig:
                 f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}; change one of them, because all heads have equal size"
             )
-        if self.hidden_act not in ACTIVATIONS:
-            raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
-        if self.directionality not in DIRECTIONS:
-            raise InputError(f"directionality={self.directionality!r}: must be one of {', '.join(DIRECTIONS)}")
+        for name, values in _CHOICES.items():
+            if getattr(self, name) not in values:
+                raise InputError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(values)}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
-        if not 0 < self.initializer_range <= 1:
-            raise InputError(f"initializer_range={self.initializer_range}: must be above 0 and at most 1")
+        for name in ("initializer_range", "layer_norm_eps"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InputError(f"{name}={getattr(self, name)}: must be above 0 and at most 1")
 
     @property
     def head_size(self) -> int:
         """Width of one attention head, H / A."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings, E or H."""
+        return self.embedding_size or self.hidden_size
 
     @property
     def head_dropout_prob(self) -> float:
@@ -214,7 +240,9 @@ class BertConfig:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         values = {k: v for k, v in entries.items() if k in names}
-        fixed = _FIXED | {"is_decoder": False, "embedding_size": entries.get("hidden_size", cls.hidden_size)}
+        if values.get("embedding_size") == values.get("hidden_size", cls.hidden_size):
+            del values["embedding_size"]
+        fixed = _FIXED | {"is_decoder": False}
         unknown = [
             k for k in entries
             if k not in names and k not in fixed and k not in _IGNORED and not k.startswith(_IGNORED_PREFIXES)
@@ -244,8 +272,15 @@ class BertConfig:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def to_dict(self) -> dict:
-        """Returns the keys and values of the configuration; values that are None are left out."""
-        return {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
+        """Returns the keys and values of the configuration.
+
+        Values that are None, and defaults of keys that google-research/bert does not know, are left out.
+        """
+        return {
+            key: value
+            for key, value in dataclasses.asdict(self).items()
+            if value is not None and (key not in _OWN_DEFAULTS or value != _OWN_DEFAULTS[key])
+        }
 
 
 def read_json(path: str) -> dict:
@@ -280,8 +315,8 @@ def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> Non
 
 
 def require_segments(config: BertConfig, config_file: str) -> None:
-    """Checks that a model has segment embeddings for a second text."""
-    if config.type_vocab_size < 2:
+    """Checks that a model has segment embeddings for a second text, unless its family has none."""
+    if config.type_vocab_size < 2 and config.family == "bert":
         raise InputError(f"{config_file}: type_vocab_size={config.type_vocab_size}, but pairs of texts need 2")
 
 

@@ -11,6 +11,7 @@ from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import (
+    families,
     hugging_face,
     model_config,
     names,
@@ -247,6 +248,14 @@ def _check_format(format: str, contents: OpenCheckpoint, config: BertConfig, tas
         raise InputError(
             f"--format={format}: no file beside {contents.source} says how to pool its vectors; give a model of "
             "run_embeddings or of sentence-transformers"
+        )
+    if format in _OF_TRANSFORMERS:
+        families.check(config)
+    elif format != "bert_tf" and (config.family != "bert" or config.layer_norm_eps != 1e-12):
+        raise InputError(
+            f"--format={format}: {contents.source} is a model of the type {config.family} with layer_norm_eps="
+            f"{config.layer_norm_eps}, and the format's original code would compute other outputs; give "
+            "--format=bert_tf or --format=hugging_face"
         )
     heads = names.heads_in(contents.tensors)
     if task and format != "bert_tf":

@@ -88,6 +88,9 @@ PLAIN, FUSED = PlainOperations(), FusedOperations()
 class Embeddings(keras.layers.Layer):
     """The normalized sum of word, position and segment embeddings, with dropout.
 
+    If `embedding_size` differs from the hidden size, an affine map follows. Without a second segment, all tokens have
+    segment 0; without any segment, there are no segment embeddings.
+
     Paper: section 3, Figure 2.
     """
 
@@ -97,13 +100,16 @@ class Embeddings(keras.layers.Layer):
         with tf.name_scope(self.name):
             self.word_embeddings = self._table("word_embeddings", config.vocab_size)
             self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
-            self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
-            self.layer_norm = LayerNorm(config.hidden_size, name="layer_norm")
+            if config.type_vocab_size:
+                self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
+            self.layer_norm = LayerNorm(config.embedding_width, config.layer_norm_eps, name="layer_norm")
+            if config.embedding_size:
+                self.projection = Linear(config.embedding_size, config.hidden_size, config, name="projection")
 
     def _table(self, name: str, rows: int) -> tf.Variable:
         # `__init__` assigns each table to an attribute with the table's name. With another name, a checkpoint would
         # have two paths for the table.
-        shape = [rows, self._config.hidden_size]
+        shape = [rows, self._config.embedding_width]
         return self.add_weight(
             name=name, shape=shape, initializer=initializer(self._config), experimental_autocast=False
         )
@@ -133,9 +139,12 @@ class Embeddings(keras.layers.Layer):
             x += tf.cast(tf.convert_to_tensor(self.position_embeddings)[:length], x.dtype)
         else:
             x += self._gather(self.position_embeddings, position_ids)
-        x += self._gather(self.segment_embeddings, segment_ids)
+        if self._config.type_vocab_size:
+            one = self._config.type_vocab_size == 1
+            x += self._gather(self.segment_embeddings, tf.zeros_like(segment_ids) if one else segment_ids)
         # This dropout has site 0, and the sites of the blocks start at 1.
-        return (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
+        x = (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
+        return self.projection(x) if self._config.embedding_size else x
 
 
 class SelfAttention(keras.layers.Layer):
@@ -210,10 +219,10 @@ class Block(keras.layers.Layer):
         hidden, wide = config.hidden_size, config.intermediate_size
         with tf.name_scope(self.name):
             self.attention = SelfAttention(config, name="attention")
-            self.attention_norm = LayerNorm(hidden, name="attention_norm")
+            self.attention_norm = LayerNorm(hidden, config.layer_norm_eps, name="attention_norm")
             self.intermediate = Linear(hidden, wide, config, name="intermediate")
             self.output_dense = Linear(wide, hidden, config, name="output_dense")
-            self.output_norm = LayerNorm(hidden, name="output_norm")
+            self.output_norm = LayerNorm(hidden, config.layer_norm_eps, name="output_norm")
 
     def call(self, x, attention_bias, seed=None, site=0, positions=None, operations=None):
         """Computes the layer.
@@ -345,9 +354,11 @@ class BertEncoder(keras.Model):
         examples = pooled.shape[1]
         first = operations.gathered(x, pooled) if positions is None else x[:, :examples]
         first = first if "cls_positions" in inputs else first[:, 0]
+        has_pooler = self.config.extract_token_id is None
+        pooled_output = self.pooler(first, self.config.pooler_activation) if has_pooler else first
         return {
             "sequence_output": operations.padded(x) if positions is None else x[:, examples:],
-            "pooled_output": self.pooler(first, "tanh") if self.config.extract_token_id is None else first,
+            "pooled_output": pooled_output,
             "embedding_output": operations.padded(embedding_output),
             "encoder_outputs": [operations.padded(output) for output in encoder_outputs],
         }

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from absl import logging
 
-from bert_tf.checkpoint_formats import hugging_face_tf, names
+from bert_tf.checkpoint_formats import families, hugging_face_tf, names
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, are_equal, refuse_strangers
 from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
 from bert_tf.checkpoint_formats.model_config import read as read_config
@@ -23,6 +23,7 @@ INDEX_SUFFIX = ".safetensors.index.json"
 ENTRIES = "hugging_face_entries"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
+_POSITIONS = "encoder/embeddings/position_embeddings"
 # Constant buffers that earlier versions of transformers saved.
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 # Maps the tensors of the masked-LM output layer to our paths of the weights with which these tensors are tied.
@@ -31,11 +32,7 @@ _TIED = {
     "cls.predictions.decoder.bias": "masked_lm/bias",
 }
 _FLOATS = ("F32", "F16", "BF16", "F64")
-_CLASSES = {
-    "span_head": "BertForQuestionAnswering",
-    "token_head": "BertForTokenClassification",
-    "head": "BertForSequenceClassification",
-}
+_CLASSES = {"span_head": "ForQuestionAnswering", "token_head": "ForTokenClassification", "head": families.SEQUENCE}
 
 
 def safetensors():
@@ -58,13 +55,16 @@ def read(path: str, config_entries: dict, **files) -> OpenCheckpoint:
         some = ", ".join(sorted(stored)[:3]) or "no tensors"
         content = f"two encoders, at {words[0]} and {words[1]}" if words else f"no BERT encoder, but {some}"
         raise InputError(f"{path}: holds {content}; give a checkpoint of one BertModel")
-    scope = words[0].removesuffix(_WORDS)
-    in_our_spelling = _in_our_spelling(stored, scope)
+    config = files["config"]
+    family = families.FAMILIES[config.family if config else "bert"]
+    scope = family.berts_name(words[0]).removesuffix(_WORDS)
+    in_our_spelling = _in_our_spelling(stored, scope, family)
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
     weights = [name for spelled, name in in_our_spelling.items() if spelled in paths or spelled in _TIED]
     _refuse_quantized(path, weights, other_types)
-    config = files["config"]
     tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
+    if _POSITIONS in tensors:
+        tensors[_POSITIONS] = family.without_first_positions(tensors[_POSITIONS])
     tensors, untied = _with_tied(path, tensors, in_our_spelling, stored, config)
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
@@ -80,7 +80,7 @@ def read(path: str, config_entries: dict, **files) -> OpenCheckpoint:
         source=path,
         format="hugging_face",
         tensors=tensors,
-        expected_name=name_of,
+        expected_name=functools.partial(name_of, family=family),
         left_over=(*(in_our_spelling[spelled] for spelled in others), *untied),
         **files,
     )
@@ -88,17 +88,23 @@ def read(path: str, config_entries: dict, **files) -> OpenCheckpoint:
 
 def with_taggers_head(tensors: Mapping[str, StoredTensor], config_entries: Mapping) -> dict[str, StoredTensor]:
     """Renames the classifier of a tagger. Classifiers of texts and of tokens have the same names in transformers."""
-    classes = config_entries.get("architectures")
-    is_tagger = isinstance(classes, list) and any(name.endswith(_CLASSES["token_head"]) for name in classes)
+    is_tagger = is_class(config_entries, _CLASSES["token_head"])
     renamed = {name: f"token_{name}" if is_tagger and name.startswith("head/") else name for name in tensors}
     return {renamed[name]: tensor for name, tensor in tensors.items()}
 
 
-def _in_our_spelling(stored: Iterable[str], scope: str) -> dict[str, str]:
-    """Maps tensor names in the table's spelling to the file's names, which may have another scope or old spelling."""
+def is_class(config_entries: Mapping, model_class: str) -> bool:
+    """Returns whether the entries of `config.json` name a class that ends with `model_class`, of any family."""
+    classes = config_entries.get("architectures")
+    return isinstance(classes, list) and any(str(name).endswith(model_class) for name in classes)
+
+
+def _in_our_spelling(stored: Iterable[str], scope: str, family: families.Family) -> dict[str, str]:
+    """Maps tensor names in the table's spelling to the file's names, which may have another scope or old spelling, or
+    the names of another family."""
     in_our_spelling = {}
     for name in stored:
-        spelled = names.in_scope(name, scope, _SCOPE)
+        spelled = names.in_scope(family.berts_name(name), scope, _SCOPE)
         spelled = spelled.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         in_our_spelling[spelled] = name
     return in_our_spelling
@@ -140,10 +146,12 @@ def _with_tied(
     return tensors, []
 
 
-def name_of(path: str) -> str:
-    """Returns the name that Hugging Face's models with heads use for one of our paths; "" if there is no such name."""
+def name_of(path: str, family: families.Family = families.FAMILIES["bert"], model_class: str = "") -> str:
+    """Returns the name that Hugging Face's models with heads use for one of our paths; "" if there is no such name.
+    `model_class`: see `Family.own_name`."""
     row = names.row_of(path)
-    return row.hugging_face.replace("token_classifier", "classifier") if row else ""
+    name = family.own_name(row.hugging_face, model_class) if row else ""
+    return name.replace("token_classifier", "classifier")
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
@@ -206,15 +214,24 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     `tensors`: values by our paths.
     `more`: additional entries of `config.json`, which replace default entries; see `label_entries`.
     Raises OSError: the weights cannot be written, for example on a full disk."""
+    family = families.FAMILIES[config.family]
+    if config.family != "bert":  # only BERT's classes have this head
+        tensors = {path: value for path, value in tensors.items() if not path.startswith("next_sentence/")}
     heads = names.heads_in(tensors)
+    task = next((name for name in _CLASSES if name in heads), "")
+    is_choice = task == "head" and is_class(more, families.CHOICE)
+    model_class = families.CHOICE if is_choice else _class_of(heads, task)
     named = {}
     for path, value in tensors.items():
-        name = name_of(path) if heads else name_of(path).removeprefix(_SCOPE)
-        named[name] = np.ascontiguousarray(value.T if names.row_of(path).hugging_face_transposed else value)
-    task = next((name for name in _CLASSES if name in heads), "")
+        name = name_of(path, family, model_class)
+        name = name if heads else name.removeprefix(name_of(names.WORDS, family).removesuffix(_WORDS))
+        if path == _POSITIONS:
+            value = np.pad(value, [(family.first_position, 0), (0, 0)])
+        if name:
+            named[name] = np.ascontiguousarray(value.T if names.row_of(path).hugging_face_transposed else value)
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
-    entries = to_hugging_face(config, _class_of(heads, task), outputs)
-    for key, value in more.items():
+    entries = to_hugging_face(config, model_class, outputs)
+    for key, value in (entry for entry in more.items() if entry[0] != "architectures"):
         # Keep the default labels if the labels in `more` belong to another head.
         if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
             entries[key] = value
@@ -248,16 +265,17 @@ def read_entries(source: OpenCheckpoint) -> dict:
 
 
 def read_task_entries(source: OpenCheckpoint) -> dict:
-    """Returns the entries of `config.json` for the labels, the problem type and [PAD]'s id; {} for other formats."""
+    """Returns the entries of `config.json` for the labels, the problem type, [PAD]'s id, and the class if it chooses
+    among texts; {} for other formats."""
     entries = read_entries(source)
     labels = {key: entries[key] for key in ("id2label", "label2id") if isinstance(entries.get(key), dict)}
-    others = {key: entries[key] for key in ("problem_type", "pad_token_id") if entries.get(key) is not None}
-    return labels | others
+    kept = ("problem_type", "pad_token_id", *(("architectures",) if is_class(entries, families.CHOICE) else ()))
+    return labels | {key: entries[key] for key in kept if entries.get(key) is not None}
 
 
 def _class_of(heads: set[str], task: str) -> str:
     if task:
         return _CLASSES[task]
     if "masked_lm" in heads:
-        return "BertForPreTraining" if "next_sentence" in heads else "BertForMaskedLM"
-    return "BertForNextSentencePrediction" if heads else "BertModel"
+        return "ForPreTraining" if "next_sentence" in heads else "ForMaskedLM"
+    return "ForNextSentencePrediction" if heads else "Model"

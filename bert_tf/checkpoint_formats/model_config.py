@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import keras_hub, pair, saved_models
+from bert_tf.checkpoint_formats import families, keras_hub, pair, saved_models
 from bert_tf.config import BertConfig, read_json, refuse_other_architectures
 from bert_tf.core.errors import InputError
 
@@ -82,27 +82,40 @@ def from_hugging_face(entries: dict) -> BertConfig:
     For such models, Hugging Face's pooler still reads [CLS], but our pooler reads the last token.
     `entries`: entries of `config.json`."""
     model_type = entries.get("model_type", "bert")
-    if model_type != "bert":
-        raise InputError(f"model_type={model_type!r} is not BERT; give a checkpoint with model_type 'bert'")
+    family = families.family_of(model_type)
     refuse_other_architectures(entries)
-    names = {field.name for field in dataclasses.fields(BertConfig)} - {"directionality"}
-    values = _DEFAULTS | {key: value for key, value in entries.items() if key in names}
+    names = {field.name for field in dataclasses.fields(BertConfig)} - {"directionality", "family", "pooler_activation"}
+    ours = {theirs: name for name, theirs in family.keys.items()}
+    own = {ours.get(key, key): value for key, value in entries.items()}
+    values = _DEFAULTS | dict(family.defaults) | {key: value for key, value in own.items() if key in names}
     activation = values["hidden_act"]
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise InputError(f"hidden_act={activation!r}: must be one of {', '.join(_ACTIVATIONS)}")
     values["hidden_act"] = _ACTIVATIONS[activation]
-    return BertConfig(**values, directionality="ltr" if entries.get("is_decoder") else "bidi")
+    if values.get("embedding_size") == values.get("hidden_size", BertConfig.hidden_size):
+        values["embedding_size"] = None
+    if family.first_position:
+        values["max_position_embeddings"] = values.get("max_position_embeddings", 512) - family.first_position
+    values |= family.fixed
+    return BertConfig(**values, family=model_type, directionality="ltr" if entries.get("is_decoder") else "bidi")
 
 
 def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | None) -> dict:
     """Converts a configuration into the entries of Hugging Face's `config.json`.
     `config`: the configuration; its directionality is "bidi" or "ltr".
+    `model_class`: the end of the class's name, such as "ForMaskedLM".
     `num_outputs`: number of outputs of a classification head; None without such a head."""
-    entries = {"architectures": [model_class], "model_type": "bert"} | config.to_dict()
-    if entries.pop("directionality") == "ltr":
-        entries["is_decoder"] = True
-    entries["hidden_act"] = _THEIR_ACTIVATIONS.get(config.hidden_act, config.hidden_act)
-    entries |= {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "pad_token_id": 0}
+    family = families.FAMILIES[config.family]
+    values = {"layer_norm_eps": config.layer_norm_eps, "embedding_size": config.embedding_width} | config.to_dict()
+    values["max_position_embeddings"] += family.first_position
+    values["hidden_act"] = _THEIR_ACTIVATIONS.get(config.hidden_act, config.hidden_act)
+    if values.pop("directionality") == "ltr":
+        values["is_decoder"] = True
+    for name in {"family", *family.fixed} - {"layer_norm_eps"}:
+        values.pop(name, None)
+    entries = {"architectures": [family.classes + model_class], "model_type": config.family}
+    entries |= {family.keys.get(name, name): value for name, value in values.items()}
+    entries |= {"position_embedding_type": "absolute", "pad_token_id": 0}
     if num_outputs is not None:
         labels = [f"LABEL_{number}" for number in range(num_outputs)]
         entries["id2label"] = dict(enumerate(labels))

@@ -77,6 +77,7 @@ ROWS: tuple[NameRow, ...] = (
     _table("position_embeddings", "position_embeddings", "_position_embedding_layer"),
     _table("segment_embeddings", "token_type_embeddings", "_type_embedding_layer"),
     *_norm("encoder/embeddings/layer_norm", "bert/embeddings/LayerNorm", "_embedding_norm_layer"),
+    *_dense("encoder/embeddings/projection", "bert/embeddings/projection", "_embedding_projection"),
     *_dense(f"{_BLOCK}/attention/query", f"{_SELF}/query", f"{_THEIR_ATTENTION}/_query_dense"),
     *_dense(f"{_BLOCK}/attention/key", f"{_SELF}/key", f"{_THEIR_ATTENTION}/_key_dense"),
     *_dense(f"{_BLOCK}/attention/value", f"{_SELF}/value", f"{_THEIR_ATTENTION}/_value_dense"),
@@ -153,18 +154,23 @@ def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def _shapes_of_one(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    hidden, wide = config.hidden_size, config.intermediate_size
+    hidden, wide, embedded = config.hidden_size, config.intermediate_size, config.embedding_width
     special = {
-        WORDS: (config.vocab_size, hidden),
-        "encoder/embeddings/position_embeddings": (config.max_position_embeddings, hidden),
-        "encoder/embeddings/segment_embeddings": (config.type_vocab_size, hidden),
+        WORDS: (config.vocab_size, embedded),
+        "encoder/embeddings/position_embeddings": (config.max_position_embeddings, embedded),
+        "encoder/embeddings/segment_embeddings": (config.type_vocab_size, embedded),
+        "encoder/embeddings/layer_norm/gamma": (embedded,),
+        "encoder/embeddings/layer_norm/beta": (embedded,),
+        "encoder/embeddings/projection/kernel": (embedded, hidden),
         f"{_BLOCK}/intermediate/kernel": (hidden, wide),
         f"{_BLOCK}/intermediate/bias": (wide,),
         f"{_BLOCK}/output_dense/kernel": (wide, hidden),
     }
+    absent = () if config.type_vocab_size else ("encoder/embeddings/segment_embeddings",)
+    absent += () if config.embedding_size else ("encoder/embeddings/projection/",)
     shapes = {}
     for row in ROWS:
-        if row.ours.startswith("encoder/"):
+        if row.ours.startswith("encoder/") and not row.ours.startswith(absent):
             shape = special.get(row.ours, (hidden, hidden) if row.ours.endswith("kernel") else (hidden,))
             layers = range(config.num_hidden_layers) if "{}" in row.ours else [""]
             shapes |= {row.ours.format(layer): shape for layer in layers}
@@ -173,13 +179,13 @@ def _shapes_of_one(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of all weights of the two pre-training heads by path."""
-    hidden = config.hidden_size
+    hidden, embedded = config.hidden_size, config.embedding_width
     return {
         "masked_lm/bias": (config.vocab_size,),
-        "masked_lm/transform/kernel": (hidden, hidden),
-        "masked_lm/transform/bias": (hidden,),
-        "masked_lm/layer_norm/gamma": (hidden,),
-        "masked_lm/layer_norm/beta": (hidden,),
+        "masked_lm/transform/kernel": (hidden, embedded),
+        "masked_lm/transform/bias": (embedded,),
+        "masked_lm/layer_norm/gamma": (embedded,),
+        "masked_lm/layer_norm/beta": (embedded,),
         "next_sentence/dense/kernel": (hidden, 2),
         "next_sentence/dense/bias": (2,),
     }

@@ -16,8 +16,6 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 
-LAYER_NORM_EPSILON = 1e-12
-
 _FUNCTIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
@@ -32,11 +30,11 @@ def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
     return _FUNCTIONS[name]
 
 
-def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Normalizes float32 [..., H] over the last axis; gamma and beta are float32 [H]."""
     centered = x - tf.reduce_mean(x, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-    return centered * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
+    return centered * tf.math.rsqrt(variance + epsilon) * gamma + beta
 
 
 @contextlib.contextmanager
@@ -78,15 +76,16 @@ class Linear(keras.layers.Layer):
 class LayerNorm(keras.layers.Layer):
     """Layer normalization over the last axis, computed in float32."""
 
-    def __init__(self, size: int, **kwargs):
+    def __init__(self, size: int, epsilon: float = 1e-12, **kwargs):
         super().__init__(**kwargs)
+        self.epsilon = epsilon
         with tf.name_scope(self.name):
             self.gamma = self.add_weight(name="gamma", shape=[size], initializer="ones", experimental_autocast=False)
             self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
 
     def call(self, x):
         """Normalizes float [..., size]; the result has the dtype of x."""
-        return tf.cast(layer_norm(tf.cast(x, tf.float32), self.gamma, self.beta), x.dtype)
+        return tf.cast(layer_norm(tf.cast(x, tf.float32), self.gamma, self.beta, self.epsilon), x.dtype)
 
 
 def rows(x: tf.Tensor) -> tf.Tensor:

@@ -33,7 +33,7 @@ from bert_tf.modeling.compilation import (
     keeps_axes,
     optimization_barrier,
 )
-from bert_tf.modeling.dense import LAYER_NORM_EPSILON, LayerNorm, Linear, activation, in_rows_of, layer_norm, rows
+from bert_tf.modeling.dense import LayerNorm, Linear, activation, in_rows_of, layer_norm, rows
 from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
 from bert_tf.modeling.row_layout import PaddedRows
 
@@ -45,7 +45,8 @@ class FusedOperations(PaddedRows):
         """Computes dropout(LayerNorm(x)), float [..., H]."""
         gamma, beta = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
         rate, seed = _rate_and_seed(rate, seed)
-        return in_rows_of(x, norm_dropout(_matrix(x), gamma, beta, seed, tf.constant(site), rate=rate))
+        y = norm_dropout(_matrix(x), gamma, beta, seed, tf.constant(site), rate=rate, epsilon=norm.epsilon)
+        return in_rows_of(x, y)
 
     def attention(self, layer, x, query_input, attention_bias, rate: float, seed, site: int):
         """Computes the context vectors of all heads, float [B, S, A, D] or [B, Q, A, D]."""
@@ -72,7 +73,7 @@ class FusedOperations(PaddedRows):
         weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
         rate, seed = _rate_and_seed(rate, seed)
         x = _matrix(_product_of(dense, x))
-        y = residual_norm(x, _matrix(residual), *weights, seed, tf.constant(site), rate=rate)
+        y = residual_norm(x, _matrix(residual), *weights, seed, tf.constant(site), rate=rate, epsilon=norm.epsilon)
         return in_rows_of(residual, y)
 
 
@@ -128,7 +129,7 @@ def _with_gradient_in(dtype: tf.DType, x: tf.Tensor) -> tf.Tensor:
     return tf.custom_gradient(lambda x: (tf.identity(x), backward))(x)
 
 
-def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
+def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float, epsilon: float):
     """Computes LayerNorm(residual + dropout(x + bias)). The forward pass stores the sum and its statistics; the
     backward pass computes the mask again.
     `x`: float [..., H].
@@ -138,11 +139,12 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
     `beta`: float32 [H].
     `seed`: int32 [2].
     `site`: int32 []; see `dropout_mask`.
+    `epsilon`: see `layer_norm`.
     Returns float [..., H]."""
 
     @tf.custom_gradient
     def run(x, residual, bias, gamma, beta):
-        y, total, mean, scale = _residual_norm(x, residual, bias, gamma, beta, seed, site, rate=rate)
+        y, total, mean, scale = _residual_norm(x, residual, bias, gamma, beta, seed, site, rate=rate, epsilon=epsilon)
 
         def backward(upstream):
             return _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, rate=rate)
@@ -153,13 +155,13 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
 
 
 @compiled
-def _residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate):
+def _residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate, epsilon):
     branch = dropout(tf.cast(x, tf.float32) + bias, rate, seed, site)
     total = tf.cast(residual, tf.float32) + branch
     mean = tf.reduce_mean(total, -1, keepdims=True)
     total = optimization_barrier(tf.cast(total, x.dtype))
     centered = tf.cast(total, tf.float32) - mean
-    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + LAYER_NORM_EPSILON)
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)
     return tf.cast(centered * scale * gamma + beta, x.dtype), total, mean, scale
 
 
@@ -178,9 +180,10 @@ def _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, *, 
 
 
 @compiled_with_gradient
-def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
+def norm_dropout(x, gamma, beta, seed, site, *, rate: float, epsilon: float):
     """Computes dropout(LayerNorm(x)), float [..., H]; see `residual_norm`."""
-    return tf.cast(dropout(layer_norm(tf.cast(x, tf.float32), gamma, beta), rate, seed, site), x.dtype)
+    normalized = layer_norm(tf.cast(x, tf.float32), gamma, beta, epsilon)
+    return tf.cast(dropout(normalized, rate, seed, site), x.dtype)
 
 
 def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rate: float):

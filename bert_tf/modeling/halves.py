@@ -54,14 +54,16 @@ class HalvedOperations:
       encoder: a `BertEncoder` with its final weights. The constructor moves the weights of the blocks and norms into
         the halves. From then on, the encoder can only infer, and only with these operations.
     The keys of the dicts are the `id`s of the layers that had the weights.
-    `norms`: gamma and beta of each layer normalization, float32 [H].
+    `norms`: gamma and beta of each layer normalization, float32 [H], and its epsilon.
     `inner`: the halves of each map from H to I values.
     `outer`: the matrices of the halves, and the bias, of each map from heads or from I values to H values."""
 
     def __init__(self, encoder):
         self.variables: list[tf.Variable] = []
         norms = [layer for layer in encoder.submodules if isinstance(layer, LayerNorm)]
-        self.norms = {id(norm): [weight.numpy() for weight in _take(norm, "gamma", "beta")] for norm in norms}
+        self.norms = {
+            id(norm): [*(weight.numpy() for weight in _take(norm, "gamma", "beta")), norm.epsilon] for norm in norms
+        }
         self.heads: dict[int, list[_Heads]] = {}
         self.inner: dict[int, list[_Affine]] = {}
         self.outer: dict[int, tuple[list[tf.Variable], np.ndarray]] = {}

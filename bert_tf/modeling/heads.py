@@ -40,8 +40,8 @@ class MaskedLanguageModelHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self._config = config
-        self.transform = Linear(config.hidden_size, config.hidden_size, config)
-        self.layer_norm = LayerNorm(config.hidden_size)
+        self.transform = Linear(config.hidden_size, config.embedding_width, config)
+        self.layer_norm = LayerNorm(config.embedding_width, config.layer_norm_eps)
         self.bias = self.add_weight(
             name="bias", shape=[config.vocab_size], initializer="zeros", experimental_autocast=False
         )
@@ -50,7 +50,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         """Computes the scores of all tokens.
         `sequence_output`: float [B, S, H].
         `positions`: int32 [B, P]; None if `sequence_output` is [B, P, H] and contains only the masked positions.
-        `word_embeddings`: float [V, H].
+        `word_embeddings`: float [V, E]; E is H except in ELECTRA.
         Returns logits without the bias, float [B P, V]; `logits` and `losses` add the bias."""
         x = sequence_output if positions is None else tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(self.transform(x, self._config.hidden_act))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats import hugging_face, names, sentence_transformers
+from bert_tf.checkpoint_formats import families, hugging_face, names, sentence_transformers
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
@@ -67,7 +67,7 @@ def describe(contents: OpenCheckpoint, entries: Mapping[str, Any], flags: FlagVa
         data = {"doc_stride": min(128, length // 4), "max_query_length": min(64, length // 4)}
     elif head == "token_head":
         kind, name, parameters = tagging_task.TAGGING, tagging_task.NAME, _tagger(contents, labels)
-    elif "BertForMultipleChoice" in entries.get("architectures", ()):
+    elif hugging_face.is_class(entries, families.CHOICE):
         kind, name, labels, parameters = choice_task.CHOICE, choice_task.NAME, (), {}
     else:
         kind, name = _kind_of_texts(contents, entries, len(labels)), OWN_DATA

@@ -60,9 +60,12 @@ def test_unknown_size_error_names_known_sizes():
             ({name: 0}, f"{name}=0: must be at least 1")
             for name in (
                 "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-                "max_position_embeddings", "type_vocab_size",
+                "max_position_embeddings", "embedding_size",
             )
         ),
+        ({"type_vocab_size": -1}, "type_vocab_size=-1: must be at least 0"),
+        ({"pooler_activation": "sigmoid"}, "pooler_activation='sigmoid': must be one of gelu, gelu_erf, relu, tanh"),
+        ({"family": "albert"}, "family='albert': must be one of bert, distilbert, electra, xlm-roberta"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers=1000000000: must be at most 1000"),
         ({"hidden_size": "768"}, "hidden_size='768': must be of type int"),
         ({"num_hidden_layers": True}, "num_hidden_layers=True: must be of type int"),
@@ -75,8 +78,7 @@ def test_unknown_size_error_names_known_sizes():
         ({"attention_probs_dropout_prob": float("nan")}, "attention_probs_dropout_prob=nan"),
         ({"initializer_range": 0.0}, "initializer_range=0.0: must be above 0"),
         ({"hiden_size": 768}, "unknown key 'hiden_size'; the known keys are vocab_size, hidden_size"),
-        ({"embedding_size": 128}, "embedding_size=128: BERT only supports 768"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT only supports 1e-12"),
+        ({"layer_norm_eps": 2}, "layer_norm_eps=2: must be above 0 and at most 1"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT only supports"),
         ({"is_decoder": True}, "is_decoder=True: BERT only supports False"),
     ],

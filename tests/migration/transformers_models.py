@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import sys
 
 import numpy as np
@@ -38,6 +39,17 @@ TOKENIZERS = {
 }
 ADDED, ADDED_SPECIAL = ["<e1>", "covid", "<e1>x"], ["[URL]", "[E1]"]
 WORDS = "the The cafe café Café NAIVE naive naïve man Éa ea éa 中 文 co vid".split()
+# The beginning of the names of a family's classes, the class of its tokenizer, and its configuration.
+_SHAPE = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 32}
+FAMILIES = {
+    "bert": ("Bert", "BertTokenizer", _SHAPE | {"max_position_embeddings": 256}),
+    "bert_epsilon": ("Bert", "BertTokenizer", _SHAPE | {"max_position_embeddings": 256, "layer_norm_eps": 1e-2}),
+    "distilbert": ("DistilBert", "DistilBertTokenizer", {
+        "dim": 24, "n_layers": 2, "n_heads": 6, "hidden_dim": 32, "max_position_embeddings": 256,
+    }),
+    "electra": ("Electra", "ElectraTokenizer", _SHAPE | {"embedding_size": 24, "max_position_embeddings": 256}),
+    "electra_small": ("Electra", "ElectraTokenizer", _SHAPE | {"embedding_size": 10, "max_position_embeddings": 256}),
+}  # fmt: skip
 FORMS = {"tensorflow": ("h5", "safetensors", "saved_model"), "pytorch": ("safetensors",)}
 
 
@@ -56,14 +68,14 @@ def pairs(number: int) -> tuple[list[str], list[str]]:
     return texts(number, 1), texts(number, 2)
 
 
-def make_tokenizer(folder: pathlib.Path, name: str):
+def make_tokenizer(folder: pathlib.Path, name: str, family: str = "bert"):
     import transformers
 
     characters = sorted({c for word in WORDS for c in word} | set("<>/[]().0123456789bcdefghijklmnopqrstuvwxyzER1URL"))
     vocabulary = dict.fromkeys([*SPECIAL_TOKENS, *WORDS, *characters, *(f"##{c}" for c in characters)])
     path = folder / f"{name}.txt"
     path.write_text("".join(f"{token}\n" for token in vocabulary), encoding="utf-8")
-    tokenizer = transformers.BertTokenizer(str(path), **TOKENIZERS[name])
+    tokenizer = getattr(transformers, FAMILIES[family][1])(str(path), **TOKENIZERS[name])
     if name == "added":
         tokenizer.add_tokens(ADDED)
         tokenizer.add_special_tokens({"additional_special_tokens": ADDED_SPECIAL})
@@ -85,8 +97,9 @@ class Answers:
         return getattr(self, head)(*pairs(number))
 
     def _outputs(self, first, second=None):
-        given = self._tokenizer(first, second, padding=True, return_tensors="np")
-        return given, self._run({name: value.astype(np.int64) for name, value in given.items()})
+        given = self._tokenizer(first, second, padding=True, return_tensors="np", return_token_type_ids=True)
+        names = self._tokenizer.model_input_names  # DistilBERT has no token types
+        return given, self._run({name: given[name].astype(np.int64) for name in names})
 
     def Model(self, first, second):
         given, outputs = self._outputs(first)
@@ -134,12 +147,17 @@ class Answers:
         return self.ForMaskedLM(first, second, "prediction_logits")
 
 
-def write(folder: pathlib.Path, framework: str) -> None:
-    for head, form in itertools.product(HEADS, FORMS[framework]):
+def heads_of(family: str) -> list[str]:
+    """Only BERT has a next-sentence head."""
+    return [head for head in HEADS if head != "ForPreTraining" or FAMILIES[family][0] == "Bert"]
+
+
+def write(folder: pathlib.Path, framework: str, family: str = "bert") -> None:
+    for head, form in itertools.product(heads_of(family), FORMS[framework]):
         target = folder / head / form
         target.mkdir(parents=True)
-        tokenizer = make_tokenizer(folder, tokenizer_of(head, form))
-        model, run = (_tensorflow if framework == "tensorflow" else _pytorch)(head, len(tokenizer))
+        tokenizer = make_tokenizer(folder, tokenizer_of(head, form), family)
+        model, run = (_tensorflow if framework == "tensorflow" else _pytorch)(head, len(tokenizer), family)
         answers = Answers(tokenizer, run)(head)
         options = {"safe_serialization": form == "safetensors"} if form != "saved_model" else {"saved_model": True}
         model.save_pretrained(target, **options)
@@ -149,23 +167,22 @@ def write(folder: pathlib.Path, framework: str) -> None:
         (target.parent / f"{form}.json").write_text(json.dumps(answers))
 
 
-def _config(head: str, tokens: int):
+def _config(head: str, tokens: int, family: str):
     import transformers
 
-    return transformers.BertConfig(
-        vocab_size=tokens, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, intermediate_size=32,
-        max_position_embeddings=256, **HEADS[head],
-    )  # fmt: skip
+    classes, _, shape = FAMILIES[family]
+    return getattr(transformers, f"{classes}Config")(vocab_size=tokens, **shape, **HEADS[head])
 
 
 def _values(name: str, shape, rng) -> np.ndarray:
-    return rng.normal(size=shape) * 0.2 + (1.0 if "gamma" in name or "LayerNorm.weight" in name else 0.0)
+    return rng.normal(size=shape) * 0.2 + (1.0 if re.search("gamma|(LayerNorm|layer_norm).weight", name) else 0.0)
 
 
-def _tensorflow(head: str, tokens: int):
+def _tensorflow(head: str, tokens: int, family: str):
     import transformers
 
-    model, rng = getattr(transformers, f"TFBert{head}")(_config(head, tokens)), np.random.default_rng(0)
+    model = getattr(transformers, f"TF{FAMILIES[family][0]}{head}")(_config(head, tokens, family))
+    rng = np.random.default_rng(0)
     one = {name: np.ones([1, 4], np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
 
     def run(inputs):
@@ -179,11 +196,12 @@ def _tensorflow(head: str, tokens: int):
     return model, run
 
 
-def _pytorch(head: str, tokens: int):
+def _pytorch(head: str, tokens: int, family: str):
     import torch
     import transformers
 
-    model, rng = getattr(transformers, f"Bert{head}")(_config(head, tokens)).eval(), np.random.default_rng(0)
+    model = getattr(transformers, f"{FAMILIES[family][0]}{head}")(_config(head, tokens, family)).eval()
+    rng = np.random.default_rng(0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(_values(name, tuple(parameter.shape), rng)))

@@ -191,7 +191,7 @@ def test_a_truncated_file_is_refused(values, tmp_path, size):
 def test_refuses_other_model_types_and_configurations(values, tmp_path):
     for change, message in [
         ({"model_type": "roberta"}, "config.json: model_type='roberta' is not BERT"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT only supports 1e-12"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps=0: must be above 0"),
         (
             {"position_embedding_type": "relative_key"},
             "position_embedding_type='relative_key': BERT only supports 'absolute'",

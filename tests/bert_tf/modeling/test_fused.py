@@ -21,6 +21,7 @@ from tests.bert_tf.reference import (
 SEED, SITE = tf.constant([3, 4]), tf.constant(7)
 ROWS, HIDDEN, HEADS, LENGTH = 24, 32, 4, 6
 RATE = 0.25
+EPSILON = 0.1  # so large that its effect is visible
 
 
 def drop(x, rate=RATE):
@@ -29,7 +30,7 @@ def drop(x, rate=RATE):
 
 def norm(x, gamma, beta):
     mean = tf.reduce_mean(x, -1, keepdims=True)
-    return (x - mean) / tf.sqrt(tf.reduce_mean((x - mean) ** 2, -1, keepdims=True) + 1e-12) * gamma + beta
+    return (x - mean) / tf.sqrt(tf.reduce_mean((x - mean) ** 2, -1, keepdims=True) + EPSILON) * gamma + beta
 
 
 def our_attention(x, bias, rate):
@@ -61,17 +62,17 @@ LABELS = tf.constant(np.random.default_rng(2).integers(0, HIDDEN, ROWS), tf.int3
 # Operation, formula, shapes of the inputs.
 OPERATIONS = {
     "residual_norm": (
-        lambda *a: fused.residual_norm(*a, SEED, SITE, rate=RATE),
+        lambda *a: fused.residual_norm(*a, SEED, SITE, rate=RATE, epsilon=EPSILON),
         lambda x, residual, bias, gamma, beta: norm(residual + drop(x + bias), gamma, beta),
         [(ROWS, HIDDEN), (ROWS, HIDDEN), (HIDDEN,), (HIDDEN,), (HIDDEN,)],
     ),
     "residual_norm without dropout": (
-        lambda *a: fused.residual_norm(*a, SEED, SITE, rate=0.0),
+        lambda *a: fused.residual_norm(*a, SEED, SITE, rate=0.0, epsilon=EPSILON),
         lambda x, residual, bias, gamma, beta: norm(residual + x + bias, gamma, beta),
         [(ROWS, HIDDEN), (ROWS, HIDDEN), (HIDDEN,), (HIDDEN,), (HIDDEN,)],
     ),
     "norm_dropout": (
-        lambda *a: fused.norm_dropout(*a, SEED, SITE, rate=RATE),
+        lambda *a: fused.norm_dropout(*a, SEED, SITE, rate=RATE, epsilon=EPSILON),
         lambda x, gamma, beta: drop(norm(x, gamma, beta)),
         [(4, LENGTH, HIDDEN), (HIDDEN,), (HIDDEN,)],
     ),
@@ -203,7 +204,7 @@ def test_barriers_stand_only_in_compiled_programs(whole, monkeypatch):
     def step(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = fused.residual_norm(x, x, weights, weights, weights, SEED, SITE, rate=RATE)
+            y = fused.residual_norm(x, x, weights, weights, weights, SEED, SITE, rate=RATE, epsilon=EPSILON)
         return tape.gradient(y, x)
 
     graph = step.get_concrete_function(x).graph.as_graph_def()
