@@ -1,11 +1,13 @@
-"""Converts a checkpoint to another format or to a larger vocabulary."""
+"""Converts a checkpoint to another format, or to a larger or smaller vocabulary."""
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -19,12 +21,13 @@ from bert_tf.checkpoint_formats import (
     sentence_transformers,
     tf1,
     tf_models,
-    vocabulary_growth,
+    vocabulary_change,
 )
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint, with_trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.distillation import Teacher, check_teacher
@@ -35,10 +38,14 @@ from bert_tf.tasks import registry, takeover, trained
 from bert_tf.tasks.trained import Trained
 from bert_tf.text import tokenizer_files
 from bert_tf.text.tokenizer_rules import PAD, TokenizerRules
+from bert_tf.tokenization import BertTokenizer
+from tfrecords import reader
 
 # The attention directions that the original code of a format supports. Formats that are not listed support only "bidi".
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl", "ltr+rtl"), "hugging_face": ("bidi", "ltr")}
 # The formats whose weights and configuration are those of transformers.
+# Number of lines whose tokens are found at once.
+_LINES_AT_ONCE = 4096
 _OF_TRANSFORMERS = ("hugging_face", "sentence_transformers")
 
 
@@ -75,6 +82,8 @@ def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
     if settings.extended_vocab_file:
         new_rules = tokenizer_files.read(settings.extended_vocab_file, default=rules)
     _check_vocabulary(contents, rules, new_rules)
+    if settings.keep_vocabulary_of:
+        new_rules = _used_rules(settings.keep_vocabulary_of, rules)
 
     entries = _entries_of(contents, new_rules, recorded)
     task = recorded
@@ -84,8 +93,8 @@ def _convert(settings: ConversionSettings) -> tuple[OpenCheckpoint, bool]:
         mean, deviation = description.score_scale(recorded.parameters)
         contents = contents.with_rescaled_output(deviation, mean)
     tensors = contents.read(contents.tensors)
-    if settings.extended_vocab_file:
-        tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, new_rules.vocabulary)
+    if new_rules is not rules:
+        tensors, config = _with_vocabulary(tensors, config, rules.vocabulary, new_rules.vocabulary)
     with _write_errors(settings.output), storage.temporary_folder(settings.output) as folder:
         if settings.format in _OF_TRANSFORMERS:
             hugging_face.write(folder, tensors, config, entries)
@@ -307,13 +316,32 @@ def _check_vocabulary(contents: OpenCheckpoint, rules: TokenizerRules | None, ex
         )
 
 
-def _extend_vocabulary(
-    tensors: dict, config: BertConfig, vocabulary: Sequence[str], extended: Sequence[str]
+def _used_rules(texts: str, rules: TokenizerRules | None) -> TokenizerRules:
+    """Returns the rules with only the special tokens, the added tokens, and the tokens into which texts are split."""
+    if not rules:
+        raise InputError("--keep_vocabulary_of: the checkpoint has no vocabulary; give it as --vocab_file")
+    tokenizer, used = BertTokenizer(rules), np.zeros(len(rules.vocabulary), bool)
+    with ProgressBar("reading texts", None, "lines", delay=2.0) as bar:
+        for path in reader.expand_files(texts, "keep_vocabulary_of"):
+            with tf.io.gfile.GFile(path, "rb") as lines:
+                while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
+                    used[tokenizer.encode(batch).values.numpy()] = True
+                    bar.update(len(batch))
+    kept = {*rules.special_tokens, *(token.content for token in rules.added_tokens)}
+    tokens = [token for id_, token in enumerate(rules.vocabulary) if used[id_] or token in kept]
+    logging.info("%d of %d tokens are kept", len(tokens), len(used))
+    return dataclasses.replace(rules, vocabulary=tuple(tokens))
+
+
+def _with_vocabulary(
+    tensors: dict, config: BertConfig, old: Sequence[str], new: Sequence[str]
 ) -> tuple[dict, BertConfig]:
-    sources = vocabulary_growth.find_row_sources(vocabulary, extended)
+    """Returns the tensors and the configuration of a model with another vocabulary. A smaller vocabulary has no rows of
+    padding."""
+    size = len(new) if len(new) < len(old) else max(config.vocab_size, len(new))
+    sources = vocabulary_change.find_row_sources(old, new)
     paths = [path for path in tensors if path == "masked_lm/bias" or path.endswith("/word_embeddings")]
-    tensors = tensors | {path: vocabulary_growth.extend_rows(tensors[path], sources) for path in paths}
-    old = set(vocabulary)
-    new = sum(token not in old for token in extended)
-    logging.info("%d tokens are new; each gets the mean of the embeddings of the old tokens that spell it", new)
-    return tensors, dataclasses.replace(config, vocab_size=max(config.vocab_size, len(extended)))
+    tensors = tensors | {path: vocabulary_change.change_rows(tensors[path], sources, size) for path in paths}
+    if added := len(set(new) - set(old)):
+        logging.info("%d tokens are new; each gets the mean of the embeddings of the old tokens that spell it", added)
+    return tensors, dataclasses.replace(config, vocab_size=size)

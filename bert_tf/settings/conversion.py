@@ -36,6 +36,11 @@ class ConversionSettings(ModelFiles, Casing, ChosenCheckpoint):
         "larger vocabulary for the output's model, from learn_vocab --extend_vocab; empty: the input's vocabulary", "",
         group="Output",
     )  # fmt: skip
+    keep_vocabulary_of: str = setting(
+        "text files, such as the training data: the output's model keeps only the special tokens and the tokens of "
+        "these texts, for which its outputs do not change; other words become shorter tokens or [UNK]", "",
+        group="Output", not_with=("extended_vocab_file",),
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()

@@ -22,6 +22,7 @@ from bert_tf.runs import evaluations, run_record
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
 from bert_tf.text import tokenizer_files
+from bert_tf.tokenization import BertTokenizer
 from export import sources
 from export.settings import ExportSettings
 from tests.bert_tf import tagging
@@ -164,6 +165,27 @@ def test_unused_slots_change_only_their_rows(values, source, tmp_path):
     np.testing.assert_array_equal(words[len(new) :], values["encoder/embeddings/word_embeddings"][len(new) :])
     exact = [number for number, token in enumerate(new) if token in OLD]
     np.testing.assert_array_equal(words[exact], values["encoder/embeddings/word_embeddings"][exact])
+
+
+def test_a_cut_vocabulary_keeps_the_outputs_of_texts(source, tmp_path):
+    config = dataclasses.replace(CONFIG, vocab_size=len(OLD) + 3)
+    save_original(source, original_values(random_values(config)), config)
+    write_vocabulary(source / "vocab.txt", OLD)
+    texts = ["a able", "ableable a", "missing a"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    cut = convert(source, tmp_path / "out", "bert_tf", f"--keep_vocabulary_of={tmp_path}/texts.txt")
+    tokenizers = [BertTokenizer(str(folder)) for folder in (source, tmp_path / "out")]
+    before, after = (tokenizer.encode(texts) for tokenizer in tokenizers)
+    assert len(tokenizers[1].vocabulary) == cut.config.vocab_size < len(OLD)
+    assert set(SPECIAL) <= set(tokenizers[1].vocabulary)
+    assert tokenizers[0].to_tokens(before.values.numpy()) == tokenizers[1].to_tokens(after.values.numpy())
+    models = [BertPretrainer(contents.config) for contents in (checkpoints.open_checkpoint(str(source)), cut)]
+    outputs = []
+    for model, folder, rows in zip(models, (source, tmp_path / "out"), (before, after), strict=True):
+        checkpoints.initialize(model, str(folder))
+        outputs.append(model.encoder({"input_ids": rows.to_tensor()})["sequence_output"].numpy())
+    mask = tf.sequence_mask(before.row_lengths()).numpy()[..., None]
+    np.testing.assert_array_equal(outputs[0] * mask, outputs[1] * mask)
 
 
 def test_refuses_extension_that_lacks_old_tokens(source, tmp_path):

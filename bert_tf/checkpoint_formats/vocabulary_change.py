@@ -1,4 +1,4 @@
-"""Extends a model to a larger vocabulary: old tokens keep their rows, and each new token gets the mean of old rows.
+"""Adapts a model to a larger or smaller vocabulary: old tokens keep their rows, and a new token gets the mean of rows.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -37,14 +37,14 @@ def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
     return pieces or [ids[UNK]]
 
 
-def extend_rows(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:
-    """Computes the rows of a new vocabulary. If the model has more rows than the new vocabulary has tokens, the
-    remaining rows are padding and do not change. If the model has fewer rows, the result has one row for each token.
+def change_rows(rows: np.ndarray, sources: Sequence[Sequence[int]], size: int) -> np.ndarray:
+    """Computes the rows of a new vocabulary. Rows after its last token are padding, and keep their values.
     `rows`: float32 [V, ...]; V is at least the old vocabulary's size.
     `sources`: the result of `find_row_sources`.
-    Returns the rows of the new vocabulary, float32 [max(V, len(sources)), ...]."""
-    result = np.empty((max(len(rows), len(sources)), *rows.shape[1:]), np.float32)
-    result[len(sources) :] = rows[len(sources) :]
+    `size`: number of rows of the result, at least one for each token.
+    Returns float32 [size, ...]."""
+    result = np.empty((size, *rows.shape[1:]), np.float32)
+    result[len(sources) :] = rows[len(sources) : size]
     for number, ids in enumerate(sources):
         result[number] = rows[ids[0]] if len(ids) == 1 else rows[ids].mean(axis=0, dtype=np.float64)
     return result
