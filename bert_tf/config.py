@@ -28,7 +28,7 @@ _SIZES = {
 _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
 # Model types of transformers whose encoders are this encoder; see `checkpoint_formats.families`.
-FAMILIES = ("bert", "distilbert", "electra", "xlm-roberta")
+FAMILIES = ("bert", "distilbert", "electra", "xlm-roberta", "mpnet")
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
@@ -42,7 +42,9 @@ _CHOICES = {
 }  # fmt: skip
 
 # Defaults of keys that google-research/bert does not know.
-_OWN_DEFAULTS = {"layer_norm_eps": 1e-12, "pooler_activation": "tanh", "family": "bert"}
+_OWN_DEFAULTS = {
+    "layer_norm_eps": 1e-12, "pooler_activation": "tanh", "family": "bert", "relative_position_buckets": 0,
+}  # fmt: skip
 
 # The sizes of the joined encoders, of which each encoder has half.
 _OF_HALVES = ("hidden_size", "num_attention_heads", "intermediate_size")
@@ -99,7 +101,9 @@ class BertConfig:
       embedding_size: E, the width of the embeddings if it differs from the hidden size, as in ELECTRA. An affine map
         from E to H values follows the embeddings. None for the hidden size.
       family: the model type of transformers to whose classes the model can be converted: "bert", "distilbert",
-        "electra" or "xlm-roberta".
+        "electra", "xlm-roberta" or "mpnet".
+      relative_position_buckets: number of learned attention biases per head, one for each range of distances between
+        two tokens, as in T5 and MPNet; 0 for no such biases.
 
     Raises:
       InputError: a value is invalid, or values contradict each other.
@@ -123,6 +127,7 @@ class BertConfig:
     pooler_activation: str = "tanh"
     embedding_size: int | None = None
     family: str = "bert"
+    relative_position_buckets: int = 0
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -132,7 +137,7 @@ class BertConfig:
                 continue
             if isinstance(value, bool) or not isinstance(value, wanted):
                 raise InputError(f"{field.name}={value!r}: must be of type {wanted[-1].__name__}")
-            least = 0 if field.name == "type_vocab_size" else 1
+            least = 0 if field.name in ("type_vocab_size", "relative_position_buckets") else 1
             if field.type in (int, int | None) and value < least:
                 raise InputError(f"{field.name}={value}: must be at least {least}")
         if self.num_hidden_layers > _MOST_LAYERS:

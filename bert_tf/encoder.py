@@ -16,8 +16,10 @@ of the dropout in the network.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
@@ -31,6 +33,8 @@ from bert_tf.modeling.row_layout import PaddedRows
 
 # This value is added to the attention scores of hidden positions, so that their probabilities are zero in float32.
 _HIDDEN_SCORE = -10000.0
+# The distance from which on all tokens have the same relative attention bias.
+_FARTHEST = 128
 # Maps names of inputs in other projects to our names. Inputs with such names are refused. Other unknown names are
 # ignored, since a batch also contains labels.
 _NAMES_ELSEWHERE = {
@@ -103,6 +107,11 @@ class Embeddings(keras.layers.Layer):
             if config.type_vocab_size:
                 self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
             self.layer_norm = LayerNorm(config.embedding_width, config.layer_norm_eps, name="layer_norm")
+            if config.relative_position_buckets:
+                self.relative_position_bias = self.add_weight(
+                    name="relative_position_bias", initializer=initializer(config), experimental_autocast=False,
+                    shape=[config.relative_position_buckets, config.num_attention_heads],
+                )  # fmt: skip
             if config.embedding_size:
                 self.projection = Linear(config.embedding_size, config.hidden_size, config, name="projection")
 
@@ -145,6 +154,37 @@ class Embeddings(keras.layers.Layer):
         # This dropout has site 0, and the sites of the blocks start at 1.
         x = (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
         return self.projection(x) if self._config.embedding_size else x
+
+    def relative_bias(self, position_ids: tf.Tensor) -> tf.Tensor:
+        """Returns the learned attention biases of all pairs of tokens.
+
+        Args:
+          position_ids: int32 [B, S], or [1, S] for equal positions in all rows.
+
+        Returns:
+          float32 [B, A, S, S] or [1, A, S, S].
+        """
+        buckets = tf.constant(distance_buckets(self._config))
+        distances = position_ids[:, tf.newaxis, :] - position_ids[:, :, tf.newaxis]  # [B, S, S], to the key
+        numbers = tf.gather(buckets, distances + self._config.max_position_embeddings - 1)
+        return tf.transpose(tf.gather(tf.convert_to_tensor(self.relative_position_bias), numbers), [0, 3, 1, 2])
+
+
+def distance_buckets(config: BertConfig) -> np.ndarray:
+    """Numbers the ranges of distances between two tokens that share a learned attention bias.
+
+    Half of the ranges are for each direction. Of these, half are single distances, and the others grow exponentially up
+    to a distance of 128 (C. Raffel et al., "Exploring the Limits of Transfer Learning", 2020, section 2.1).
+
+    Returns:
+      int32 [2 P - 1], the number of each distance from 1 - P to P - 1, where P is `max_position_embeddings`.
+    """
+    half = config.relative_position_buckets // 2
+    exact, most = half // 2, config.max_position_embeddings
+    near, far = np.arange(exact), np.arange(exact, most, dtype=np.float32)
+    growth = np.log(far / exact) / math.log(_FARTHEST / exact) * (half - exact)
+    numbers = np.concatenate([near, np.minimum(exact + growth.astype(np.int32), half - 1)])[:most].astype(np.int32)
+    return np.concatenate([numbers[:0:-1], numbers + np.where(np.arange(most) > 0, half, 0)]).astype(np.int32)
 
 
 class SelfAttention(keras.layers.Layer):
@@ -337,6 +377,9 @@ class BertEncoder(keras.Model):
         operations = (FUSED if self.fused else PLAIN) if training else self.inference_operations
         operations = operations.of_rows(input_mask)
         bias = attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
+        if self.config.relative_position_buckets:
+            positions_in_rows = tf.range(tf.shape(input_ids)[1])[tf.newaxis]
+            bias += self.embeddings.relative_bias(inputs.get("position_ids", positions_in_rows))  # [B, A, S, S]
         if self.config.extract_token_id is not None:
             is_read = self._is_end(inputs.get("sequence_ids", input_mask))
             input_ids = tf.where(is_read, self.config.extract_token_id, input_ids)

@@ -2,7 +2,8 @@
 
 Papers: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019; K. Clark et al., "ELECTRA: Pre-training Text
 Encoders as Discriminators Rather Than Generators", 2020; A. Conneau et al., "Unsupervised Cross-lingual Representation
-Learning at Scale", 2020 (XLM-RoBERTa).
+Learning at Scale", 2020 (XLM-RoBERTa); K. Song et al., "MPNet: Masked and Permuted Pre-training for Language
+Understanding", 2020.
 """
 
 import dataclasses
@@ -72,9 +73,14 @@ def _replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
     return name
 
 
+_ROBERTAS_PARTS = (
+    ("lm_head.dense", f"{_TRANSFORM}.dense"), ("lm_head.layer_norm", f"{_TRANSFORM}.LayerNorm"),
+    ("lm_head.decoder", "cls.predictions.decoder"), ("lm_head.bias", "cls.predictions.bias"),
+)  # fmt: skip
+_ABSOLUTE = {"relative_position_buckets": 0}
 _ROBERTAS_HEAD = {SEQUENCE: (("classifier.out_proj", "classifier"), ("classifier.dense", _POOLER))}
 FAMILIES = {
-    "bert": Family("Bert", fixed={"pooler_activation": "tanh", "embedding_size": None}),
+    "bert": Family("Bert", fixed={"pooler_activation": "tanh", "embedding_size": None, **_ABSOLUTE}),
     "distilbert": Family(
         "DistilBert",
         parts=(
@@ -100,7 +106,10 @@ FAMILIES = {
             "intermediate_size": "hidden_dim", "hidden_act": "activation", "hidden_dropout_prob": "dropout",
             "attention_probs_dropout_prob": "attention_dropout", "classifier_dropout": "seq_classif_dropout",
         },
-        fixed={"type_vocab_size": 0, "pooler_activation": "relu", "embedding_size": None, "layer_norm_eps": 1e-12},
+        fixed={
+            "type_vocab_size": 0, "pooler_activation": "relu", "embedding_size": None, "layer_norm_eps": 1e-12,
+            **_ABSOLUTE,
+        },
         defaults={"num_hidden_layers": 6, "classifier_dropout": 0.2},
     ),
     "electra": Family(
@@ -115,23 +124,34 @@ FAMILIES = {
         ),
         parts_of_heads={**_ROBERTAS_HEAD, CHOICE: (("sequence_summary.summary", _POOLER),)},
         has_pooler=False,
-        fixed={"pooler_activation": "gelu_erf"},
+        fixed={"pooler_activation": "gelu_erf", **_ABSOLUTE},
         defaults={
             "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "embedding_size": 128,
         },
     ),
     "xlm-roberta": Family(
         "XLMRoberta",
+        parts=(("roberta", "bert"), *_ROBERTAS_PARTS),
+        parts_of_heads=_ROBERTAS_HEAD,
+        first_position=2,
+        fixed={"pooler_activation": "tanh", "embedding_size": None, **_ABSOLUTE},
+    ),
+    "mpnet": Family(
+        "MPNet",
         parts=(
-            ("roberta", "bert"),
-            ("lm_head.dense", f"{_TRANSFORM}.dense"),
-            ("lm_head.layer_norm", f"{_TRANSFORM}.LayerNorm"),
-            ("lm_head.decoder", "cls.predictions.decoder"),
-            ("lm_head.bias", "cls.predictions.bias"),
+            ("mpnet", "bert"),
+            ("attention.attn.q", "attention.self.query"),
+            ("attention.attn.k", "attention.self.key"),
+            ("attention.attn.v", "attention.self.value"),
+            ("attention.attn.o", "attention.output.dense"),
+            ("attention.LayerNorm", "attention.output.LayerNorm"),
+            *_ROBERTAS_PARTS,
         ),
         parts_of_heads=_ROBERTAS_HEAD,
         first_position=2,
-        fixed={"pooler_activation": "tanh", "embedding_size": None},
+        keys={"relative_position_buckets": "relative_attention_num_buckets"},
+        fixed={"type_vocab_size": 0, "pooler_activation": "tanh", "embedding_size": None},
+        defaults={"relative_position_buckets": 32, "vocab_size": 30527},
     ),
 }  # fmt: skip
 

@@ -77,6 +77,12 @@ ROWS: tuple[NameRow, ...] = (
     _table("position_embeddings", "position_embeddings", "_position_embedding_layer"),
     _table("segment_embeddings", "token_type_embeddings", "_type_embedding_layer"),
     *_norm("encoder/embeddings/layer_norm", "bert/embeddings/LayerNorm", "_embedding_norm_layer"),
+    NameRow(
+        "encoder/embeddings/relative_position_bias",
+        "bert/encoder/relative_attention_bias",
+        "bert.encoder.relative_attention_bias.weight",
+        ("_relative_position_bias",),
+    ),
     *_dense("encoder/embeddings/projection", "bert/embeddings/projection", "_embedding_projection"),
     *_dense(f"{_BLOCK}/attention/query", f"{_SELF}/query", f"{_THEIR_ATTENTION}/_query_dense"),
     *_dense(f"{_BLOCK}/attention/key", f"{_SELF}/key", f"{_THEIR_ATTENTION}/_key_dense"),
@@ -162,12 +168,14 @@ def _shapes_of_one(config: BertConfig) -> dict[str, tuple[int, ...]]:
         "encoder/embeddings/layer_norm/gamma": (embedded,),
         "encoder/embeddings/layer_norm/beta": (embedded,),
         "encoder/embeddings/projection/kernel": (embedded, hidden),
+        "encoder/embeddings/relative_position_bias": (config.relative_position_buckets, config.num_attention_heads),
         f"{_BLOCK}/intermediate/kernel": (hidden, wide),
         f"{_BLOCK}/intermediate/bias": (wide,),
         f"{_BLOCK}/output_dense/kernel": (wide, hidden),
     }
     absent = () if config.type_vocab_size else ("encoder/embeddings/segment_embeddings",)
     absent += () if config.embedding_size else ("encoder/embeddings/projection/",)
+    absent += () if config.relative_position_buckets else ("encoder/embeddings/relative_position_bias",)
     shapes = {}
     for row in ROWS:
         if row.ours.startswith("encoder/") and not row.ours.startswith(absent):

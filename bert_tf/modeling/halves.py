@@ -126,8 +126,11 @@ class _HalvedRows(JoinedRows):
     def attention(self, layer, x, query_input, attention_bias, rate: float, seed, site: int):
         """Computes the context vectors of the heads of each half, float [N, A/2 D] or [B Q, A/2 D]."""
         del rate, seed, site
-        queries = None if query_input is x else query_input
-        return [self._contexts(half, x, queries, attention_bias) for half in self._weights.heads[id(layer)]]
+        queries, halves = None if query_input is x else query_input, self._weights.heads[id(layer)]
+        biases = [attention_bias] * len(halves)
+        if attention_bias.shape[1] != 1:  # each head has its own bias
+            biases = tf.split(attention_bias, [half.count for half in halves], axis=1)
+        return [self._contexts(half, x, queries, bias) for half, bias in zip(halves, biases, strict=True)]
 
     def dense_activation(self, x, dense: Linear, hidden_act: str):
         """Computes activation(x W + b) for the inner values of each half, float [N, I/2]."""

@@ -13,6 +13,7 @@ from bert_tf.checkpoint_formats import families
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.modeling.halves import HalvedOperations
 from bert_tf.settings import ConversionSettings, FineTuningSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tests.bert_tf.classification import make_classifier, make_task
@@ -21,11 +22,12 @@ from tests.small_configs import small_config
 
 pytestmark = pytest.mark.torch
 
-# XLM-RoBERTa's positions begin at 2.
+# Positions begin at 2 in XLM-RoBERTa and MPNet.
 SHAPES = FAMILIES | {
     "xlm-roberta": ("XLMRoberta", "", FAMILIES["bert"][2] | {
         "max_position_embeddings": 34, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
     }),
+    "mpnet": ("MPNet", "", FAMILIES["bert"][2] | {"max_position_embeddings": 302, "layer_norm_eps": 1e-5}),
 }  # fmt: skip
 STEPS, RATE = 20, 1e-3
 
@@ -40,7 +42,7 @@ def theirs(family, head, **changes):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
         for name, parameter in model.named_parameters():
-            if family == "xlm-roberta" and "position_embeddings" in name:
+            if family in ("xlm-roberta", "mpnet") and "position_embeddings" in name:
                 parameter[:2] = 0  # no token has these positions
     return model
 
@@ -61,11 +63,39 @@ def test_a_conversion_and_back_keeps_every_bit(family, head, tmp_path):
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
     for (name, before), after in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
         assert torch.equal(before, after), name
-    ids = torch.arange(5, 29).reshape(2, 12)
+    ids = torch.arange(5, 29).reshape(2, 12) if family != "mpnet" else torch.arange(600).reshape(2, 300) % 40 + 5
     ids = ids[:, None] if head == "ForMultipleChoice" else ids
     with torch.no_grad():
         expected, found = (each.eval()(ids)[0] for each in (model, again))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_outputs_are_theirs_in_every_computation(family, tmp_path):
+    """Of padded rows, of the halves of an export, and of two examples in a packed row."""
+    length = 300 if family == "mpnet" else 32  # the longest distance of MPNet's biases is 128
+    model = theirs(family, "Model", max_position_embeddings=length + 2 if SHAPES[family][1] == "" else length)
+    model.save_pretrained(tmp_path)
+    lengths, rng = np.array([length, length // 3]), np.random.default_rng(0)
+    ids, mask = rng.integers(5, 50, [2, length]), np.arange(length) < lengths[:, np.newaxis]
+    with torch.no_grad():
+        expected = model(torch.from_numpy(ids), attention_mask=torch.from_numpy(mask.astype(np.int64)))[0].numpy()
+    encoder = checkpoints.load_encoder(str(tmp_path))
+    batch = {"input_ids": tf.constant(ids, tf.int32), "input_mask": tf.cast(mask, tf.int32)}
+    row = np.concatenate([ids[1, : lengths[1]], ids[0, : length - lengths[1]]])
+    number = np.repeat([1, 2], [lengths[1], length - lengths[1]])
+    packed = {
+        "input_ids": [row], "input_mask": np.ones([1, length]), "sequence_ids": number[np.newaxis],
+        "position_ids": [np.concatenate([np.arange(lengths[1]), np.arange(length - lengths[1])])],
+        "cls_positions": [[0, lengths[1]]],
+    }  # fmt: skip
+    found = encoder({name: tf.constant(value, tf.int32) for name, value in packed.items()})["sequence_output"][0]
+    np.testing.assert_allclose(found[: lengths[1]], expected[1, : lengths[1]], atol=2e-5)
+    for halved in (False, True):
+        if halved:
+            encoder.inference_operations = HalvedOperations(encoder)
+        found = encoder(batch)["sequence_output"].numpy()
+        np.testing.assert_allclose(found[mask], expected[mask], atol=2e-5)
 
 
 @pytest.mark.parametrize("family", SHAPES)

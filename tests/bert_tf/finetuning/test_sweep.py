@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -202,7 +203,7 @@ def test_trial_has_same_weights_as_single_run(folder, vocab_file, swept, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_best_trial_predicts(swept, folder, vocab_file):
+def test_the_best_trial_predicts(swept, folder, vocab_file, tmp_path):
     output, run, scores, reported = swept
     results = json.loads((output / "results.json").read_text())
     best = output / results["best"]["folder"]
@@ -219,6 +220,12 @@ def test_the_best_trial_predicts(swept, folder, vocab_file):
     ]:
         with pytest.raises(InputError, match=message):
             run_finetuning(dataclasses.replace(run, **changed), lambda _: FindTheWord(folder))
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "dev.txt").write_text("the man had the\n")
+    with pytest.raises(
+        InputError, match=r"was evaluated on other dev data \(dev.txt, 12 .*; give another --output_dir"
+    ):
+        run_finetuning(run, lambda _: FindTheWord(other))
     os.remove(best / "found.json")
     run_finetuning(settings(folder, vocab_file, output, "--do_predict"), lambda _: FindTheWord(folder))
     assert (best / "found.json").exists()
