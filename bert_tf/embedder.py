@@ -4,20 +4,20 @@ Paper: N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019. The model, the s
 for `run_embeddings`.
 """
 
+import contextlib
 import functools
 import numbers
 import os
+import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import conversion, report
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.dev_share import check_dev
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
@@ -26,10 +26,9 @@ from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
 from bert_tf.rows import Row
 from bert_tf.rows.memory import rows_of
-from bert_tf.tasks.embeddings import data
+from bert_tf.tasks.embeddings import data, retrieval
 from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, EmbeddingTask, embedding_task
 from bert_tf.tasks.embeddings.prompts import VectorFiles
-from bert_tf.tasks.embeddings.retrieval import normalized
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings
 
 # What messages call data in memory.
@@ -37,7 +36,7 @@ _IN_MEMORY = "examples in memory"
 
 
 class TextEmbedder(FinishedRun):
-    """A trained model that maps texts to vectors; similar texts have vectors with a high cosine.
+    """A trained model that maps texts to vectors; similar texts have similar vectors.
 
     Attributes:
       folder: see `FinishedRun`.
@@ -45,29 +44,30 @@ class TextEmbedder(FinishedRun):
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
-        folder = os.fspath(folder)
-        if tf.io.gfile.isdir(folder) and not (description.exists(folder) or sweep_results.exists(folder)):
-            raise InputError(
-                f"{folder}: is not a run of run_embeddings; for the vectors of any other checkpoint, use "
-                "bert_tf.FeatureExtractor.of_texts"
-            )
-        super().__init__(folder, scores, use_checkpoint)
+        # The temporary folder of a converted model exists as long as this object.
+        self._files = contextlib.ExitStack()
+        weakref.finalize(self, self._files.close)
+        run = self._files.enter_context(conversion.run_of(os.fspath(folder)))
+        super().__init__(run, scores, use_checkpoint)
         self._with_prompts: dict[tuple, FeatureExtractor] = {}
         if self._trained.description.kind != EMBEDDINGS:
             raise InputError(
-                f"{folder}: was trained for {self._trained.description.kind}; give a run of run_embeddings"
+                f"{folder}: was trained for {self._trained.description.kind}; give a run of run_embeddings, or a model "
+                "of sentence-transformers"
             )
 
     @classmethod
     def load(cls, folder: str, use_checkpoint: str = "best") -> "TextEmbedder":
-        """Loads a model that `train` or `run_embeddings` trained. For any other checkpoint, use `FeatureExtractor`.
+        """Loads a model that `train` or `run_embeddings` trained, or a model of sentence-transformers.
+
+        For the vectors of any other checkpoint, use `FeatureExtractor.of_texts`.
 
         Args:
-          folder: the folder of a run or a sweep.
+          folder: the folder of a run or a sweep; or a model of sentence-transformers, a folder or `hf://owner/model`.
           use_checkpoint: "best" or "last"; see `--use_checkpoint` of `run_embeddings`.
 
         Raises:
-          InputError: the folder does not contain a finished run.
+          InputError: the folder does not contain a finished run, or files that say how to pool vectors.
         """
         return cls(folder, use_checkpoint=use_checkpoint)
 
@@ -127,7 +127,8 @@ class TextEmbedder(FinishedRun):
           batch_size: see `--batch_size` of `extract_features`; None for its default.
 
         Returns:
-          float32 [N, H], or [H] for one string; of length 1 if the model normalizes vectors.
+          float32 [N, H], or [H] for one string; of length 1 if the model normalizes vectors. As in
+          sentence-transformers, `dimensions` cuts normalized vectors, which are then shorter than 1.
 
         Raises:
           InputError: a text is not a string, or an argument is invalid.
@@ -140,11 +141,13 @@ class TextEmbedder(FinishedRun):
         return self._with_prompts[key].sentences(texts)
 
     def similarity(self, texts: Sequence[str] | str, others: Sequence[str] | str) -> np.ndarray:
-        """Computes the cosine of each of N texts with each of M other texts, float32 [N, M]; see `encode`."""
-        vectors, of_others = (
-            normalized(self.encode([each] if isinstance(each, str) else each)) for each in (texts, others)
-        )
-        return vectors @ of_others.T
+        """Computes the similarity of each of N texts with each of M other texts, float32 [N, M]; see `encode`.
+
+        This is the cosine, unless the model's files name another similarity.
+        """
+        vectors, of_others = (self.encode([each] if isinstance(each, str) else each) for each in (texts, others))
+        name = self._trained.description.parameters.get("similarity", "cosine")
+        return np.stack([values for _, values in retrieval.similarities(vectors, of_others, name)])
 
     def evaluate(self, examples: Sequence) -> dict[str, float]:
         """Computes the metrics in `scores`, except for the loss, for pairs or scored pairs; see `train`.

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats.sentence_transformers import document_prompt
+from bert_tf.checkpoint_formats.sentence_transformers import document_prompt, similarity
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
@@ -43,7 +43,7 @@ def mine(settings: MiningSettings) -> None:
     length = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
     extractor, anchors = FeatureExtractor.of_texts(settings.init_checkpoint, **length), list(positives)
     prompts = extractor.prompts
-    queries = extractor.with_prompt(QUERY if QUERY in prompts else "").sentences(anchors)
+    queries = extractor.with_prompt(QUERY).sentences(anchors)
     documents = extractor.with_prompt(document_prompt(prompts)).sentences(corpus)
     places: dict[str, list[int]] = {}  # a document with a title is also found by its text alone
     for number, text in enumerate(corpus):
@@ -51,7 +51,7 @@ def mine(settings: MiningSettings) -> None:
             places.setdefault(form, []).append(number)
     mined = {}
     with ProgressBar("mining", len(anchors), "anchors") as progress:
-        for number, values in retrieval.cosines(queries, documents):
+        for number, values in retrieval.similarities(queries, documents, similarity(extractor.folder)):
             anchor = anchors[number]
             own = [place for text in positives[anchor] for place in places[text]]
             rng = np.random.default_rng((settings.random_seed, number))

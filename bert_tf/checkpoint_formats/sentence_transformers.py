@@ -13,6 +13,8 @@ from bert_tf.text import tokenizer_files
 
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
+# The values of `similarity_fn_name`; the similarity of a distance is its negative.
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 # The names of modes in the entries `pooling_mode_NAME`; since version 5, the entry `pooling_mode` has the mode itself.
 _NAMES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
@@ -36,8 +38,9 @@ def pooling_file(folder: str) -> str:
 
 
 def read_prompts(folder: str) -> dict[str, str]:
-    """Returns the texts that sentence-transformers can write before a text, by name; {} if there are none."""
-    prompts, path = dict(_prompts(folder).get("prompts") or {}), pooling_file(folder)
+    """Returns the texts that sentence-transformers can write before a text, by name. If no prompt is for queries or
+    for documents, this prompt is "", and not the default prompt."""
+    prompts, path = {"query": "", "document": ""} | (_prompts(folder).get("prompts") or {}), pooling_file(folder)
     if any(prompts.values()) and read_json_if_exists(path).get("include_prompt") is False:
         raise InputError(
             f"{path}: include_prompt is false, which is not supported; remove the prompts from "
@@ -57,6 +60,15 @@ def stated_dimensions(folder: str) -> int | None:
     return _prompts(folder).get("truncate_dim")
 
 
+def similarity(folder: str) -> str:
+    """Returns how sentence-transformers compares a checkpoint's vectors; a name in SIMILARITIES."""
+    name = _prompts(folder).get("similarity_fn_name") or "cosine"
+    if name not in SIMILARITIES:
+        path = os.path.join(folder, PROMPTS)
+        raise InputError(f"{path}: similarity_fn_name is {name!r}; only {', '.join(SIMILARITIES)} are supported")
+    return name
+
+
 def _prompts(folder: str) -> dict:
     path = os.path.join(folder, PROMPTS)
     entries = read_json_if_exists(path)
@@ -69,11 +81,13 @@ def _prompts(folder: str) -> dict:
 
 
 def write(
-    folder: str, pooling: str, normalize: bool, hidden_size: int, max_seq_length: int, prompts: Mapping[str, str]
-) -> None:
+    folder: str, pooling: str, normalize: bool, hidden_size: int, max_seq_length: int, prompts: Mapping[str, str],
+    similarity: str = "cosine",
+) -> None:  # fmt: skip
     """Writes the files with which sentence-transformers pools the vectors of an encoder in the same folder.
     `pooling`: "cls", "mean" or "max".
-    `prompts`: texts before a text, by name."""
+    `prompts`: texts before a text, by name.
+    `similarity`: a name in SIMILARITIES."""
     modules = [("", "Transformer"), (POOLING, "Pooling"), *([("2_Normalize", "Normalize")] if normalize else [])]
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -84,7 +98,7 @@ def write(
         MODULES: listed,
         os.path.join(POOLING, "config.json"): {"word_embedding_dimension": hidden_size, **pooled},
         LENGTH: {"max_seq_length": max_seq_length, "do_lower_case": False},
-        PROMPTS: {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        PROMPTS: {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": similarity},
     }
     tf.io.gfile.makedirs(os.path.join(folder, POOLING))
     for name, entries in contents.items():

@@ -20,7 +20,6 @@ from bert_tf.core.json_lines import without_surrogates
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features import model
 from bert_tf.features.packed_encoder import PackedEncoder
-from bert_tf.features.pooling import Pooling
 from bert_tf.features.rows import RowMaker, TokenRows
 from bert_tf.features.texts import Text
 from bert_tf.settings.features import VectorSettings
@@ -93,7 +92,12 @@ class FeatureExtractor:
     @property
     def prompts(self) -> dict[str, str]:
         """The texts that the checkpoint's files offer to write before each text, by name."""
-        return sentence_transformers.read_prompts(checkpoints.open_checkpoint(self.settings.init_checkpoint).folder)
+        return sentence_transformers.read_prompts(self.folder)
+
+    @property
+    def folder(self) -> str:
+        """The checkpoint's folder."""
+        return checkpoints.open_checkpoint(self.settings.init_checkpoint).folder
 
     def with_prompt(
         self, prompt_name: str, dimensions: int | None = None, batch_size: int | None = None
@@ -125,9 +129,9 @@ class FeatureExtractor:
         self._pool_by(settings)
 
     def _pool_by(self, settings: VectorSettings) -> None:
-        pool = Pooling(settings.pooling, bool(settings.normalize), settings.dimensions)
-        self._pool, self._prompt = pool if settings.is_pooled else None, settings.prompt or ""
         self.settings, self.vector_size = settings, settings.dimensions or self.hidden_size
+        self._pool = model.pooling_of(settings, self.folder) if settings.is_pooled else None
+        self._prompt = settings.prompt or ""
 
     def tokens(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[TokenFeatures]:
         """Returns the tokens of N texts and their vectors.

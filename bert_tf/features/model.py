@@ -15,6 +15,7 @@ from bert_tf.checkpoint_formats.contents import OpenCheckpoint
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
+from bert_tf.features.pooling import Pooling
 from bert_tf.settings.features import VectorSettings
 
 _DEFAULT_LENGTH = 128
@@ -36,21 +37,30 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     }
     if settings.sentence_vectors:
         sentence_transformers.check_texts(folder, rules.do_lower_case)
-        mode, normalize = settings.pooling, settings.normalize
         changes |= {
-            "pooling": sentence_transformers.pooling_mode(folder) if mode is None else mode,
-            "normalize": sentence_transformers.is_normalized(folder) if normalize is None else normalize,
+            "pooling": settings.pooling or sentence_transformers.pooling_mode(folder),
             "dimensions": settings.dimensions or sentence_transformers.stated_dimensions(folder),
         }
     sentence_transformers.check_pooling(changes.get("pooling") or settings.pooling, contents.require_config())
     if settings.is_pooled and settings.prompt is None:
         changes["prompt"] = sentence_transformers.prompt_of(folder, settings.prompt_name)
+    pooling_of(settings, folder)
     size = contents.require_config().hidden_size
     if (settings.dimensions or 0) > size:
         raise InputError(
             f"--dimensions={settings.dimensions}: the model's vectors have {size} numbers; give at most this"
         )
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
+
+
+def pooling_of(settings: VectorSettings, folder: str) -> Pooling:
+    """Returns how the vectors of tokens are pooled. As in sentence-transformers, the module Normalize is applied before
+    `dimensions`, and the flag --normalize afterwards.
+    `settings`: the result of `resolve`.
+    `folder`: the checkpoint's folder."""
+    by_module = settings.sentence_vectors and settings.normalize is None
+    normalize = sentence_transformers.is_normalized(folder) if by_module else bool(settings.normalize)
+    return Pooling(settings.pooling or "", normalize, settings.dimensions, cuts_first=not by_module)
 
 
 def _length(settings: VectorSettings, contents: OpenCheckpoint) -> int:

@@ -16,8 +16,8 @@ class Pooling:
 
     mode: str  # "cls", "mean" or "max". The tokens include [CLS] and [SEP].
     normalize: bool  # whether to scale the vector to length 1
-    # number of the first numbers of the vector to keep, before the scaling; None to keep all
-    dimensions: int | None = None
+    dimensions: int | None = None  # number of the first numbers of the vector to keep; None to keep all
+    cuts_first: bool = True  # whether the vector is cut before it is scaled
 
     def __call__(self, values: np.ndarray, splits: np.ndarray) -> np.ndarray:
         """Pools the tokens of each text.
@@ -31,7 +31,7 @@ class Pooling:
         else:
             lengths = np.diff(splits)[:, np.newaxis, np.newaxis].astype(np.float32)
             pooled = np.add.reduceat(values, starts, axis=0) / lengths
-        pooled = pooled[..., : self.dimensions]
+        pooled = pooled[..., : self.dimensions] if self.cuts_first else pooled
         if self.normalize:
             pooled = pooled / np.maximum(np.linalg.norm(pooled, axis=-1, keepdims=True), SMALLEST_NORM)
-        return pooled
+        return pooled[..., : self.dimensions]

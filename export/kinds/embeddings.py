@@ -55,10 +55,12 @@ class ServedEmbeddings(ServedCheckpoint):
             dimensions=settings.dimensions,
         )
         vectors, prompts = features.resolve(vectors), sentence_transformers.read_prompts(contents.folder)
+        pooled = features.pooling_of(vectors, contents.folder)
         return {
             "layers": features.layer_indices(vectors, contents.require_config()),
             "pooling": vectors.pooling,
-            "normalize": bool(vectors.normalize),
+            "normalize": pooled.normalize,
+            "cuts_first": pooled.cuts_first,
             "max_seq_length": vectors.max_seq_length,
             "dimensions": vectors.dimensions,
             "prompt": vectors.prompt,
@@ -130,10 +132,12 @@ class ServedEmbeddings(ServedCheckpoint):
     def _pool(self, vectors: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         """Pools the token vectors of each row; returns float32 [B, H] or [B, L, H]."""
         parameters = self._description.parameters
-        pooled = pool_tokens(vectors, input_mask, parameters["pooling"])[..., : parameters["dimensions"]]
+        size = parameters["dimensions"]
+        pooled = pool_tokens(vectors, input_mask, parameters["pooling"])
+        pooled = pooled[..., :size] if parameters["cuts_first"] else pooled
         if parameters["normalize"]:
             pooled /= tf.maximum(tf.norm(pooled, axis=-1, keepdims=True), pooling.SMALLEST_NORM)
-        return pooled
+        return pooled[..., :size]
 
 
 class _Layers(keras.Model):

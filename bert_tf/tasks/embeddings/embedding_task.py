@@ -188,14 +188,14 @@ class EmbeddingTask(Task):
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the scores of vectors [N, H], then the scores of each smaller Matryoshka size. Scored pairs have the
-        correlations of cosines and scores. Collections have the metrics of retrieval. Pairs are evaluated as a
+        correlations of similarities and scores. Collections have the metrics of retrieval. Pairs are evaluated as a
         collection: the anchors are queries, and all other texts are documents."""
         if not np.all(np.isfinite(predictions)):
             return {"spearman" if _form(split) == SCORED else "ndcg@10": float("nan")}
         scores: dict[str, float] = {}
         for size in sorted({predictions.shape[1], *self.files.sizes}, reverse=True):
             end = "" if size == predictions.shape[1] else f"_{size}"
-            of_size = _scores(split, predictions[:, :size])
+            of_size = _scores(split, predictions[:, :size], self.files.similarity)
             scores |= {f"{name}{end}": value for name, value in of_size.items() if not end or name in _OF_EACH_SIZE}
         return scores
 
@@ -204,27 +204,27 @@ class EmbeddingTask(Task):
     ) -> None:
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
         if np.all(np.isfinite(predictions)):
-            evaluation_file.write(folder, _entries(split, predictions), prefix)
+            evaluation_file.write(folder, _entries(split, predictions, self.files.similarity), prefix)
 
     def write_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:
         """Writes the files with which every script, and sentence-transformers, pool as the training."""
         files = self.files
         sentence_transformers.write(
-            folder, files.pooling, files.normalize, config.hidden_size, max_seq_length, files.prompts
+            folder, files.pooling, files.normalize, config.hidden_size, max_seq_length, files.prompts, files.similarity
         )
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes `test_predictions.tsv`, the cosine of each pair, or `test_predictions.trec`, the documents found."""
+        """Writes `test_predictions.tsv`, the similarity of each pair, or `test_predictions.trec`, documents found."""
         name = "test_predictions.tsv"
         if _form(split) in (SCORED, PAIRS):
-            cosines = enumerate(_pair_cosines(split, predictions))
-            lines = ["index\tcosine", *(f"{number}\t{cosine:.6f}" for number, cosine in cosines)]
+            similarities = enumerate(_of_pairs(split, predictions, self.files.similarity))
+            lines = ["index\tsimilarity", *(f"{number}\t{value:.6f}" for number, value in similarities)]
         elif _form(split) == COLLECTION:
-            name, collection = "test_predictions.trec", _Collection(split, predictions)
+            name, collection = "test_predictions.trec", _Collection(split, predictions, self.files.similarity)
             lines = [
-                f"{query.id.removeprefix('query ')} Q0 {collection.documents[number].id} {rank} {cosine:.6f} bert_tf"
+                f"{query.id.removeprefix('query ')} Q0 {collection.documents[number].id} {rank} {value:.6f} bert_tf"
                 for query, ranking in zip(collection.queries, collection.rankings(shown=100), strict=True)
-                for rank, (number, cosine) in enumerate(zip(ranking.best, ranking.best_cosines, strict=True), 1)
+                for rank, (number, value) in enumerate(zip(ranking.best, ranking.best_similarities, strict=True), 1)
             ]
         else:
             raise InputError("--test_data_path: single texts have no predictions; extract_features writes vectors")
@@ -249,8 +249,8 @@ def _form(split: Split) -> str:
 class _Collection:
     """The queries and documents of a split; pairs become a collection of their texts."""
 
-    def __init__(self, split: Split, vectors: np.ndarray):
-        examples = split.examples
+    def __init__(self, split: Split, vectors: np.ndarray, similarity: str):
+        examples, self._similarity = split.examples, similarity
         if _form(split) == COLLECTION:
             count = sum(example.relevant is not None for example in examples)
             self.queries, self.documents = examples[:count], examples[count:]
@@ -283,7 +283,8 @@ class _Collection:
         self._vectors = vectors[[asked[text] for text in relevant]], vectors[[rows[text] for text in texts]]
 
     def rankings(self, shown: int = _SHOWN) -> list[retrieval.Ranking]:
-        return retrieval.search(*self._vectors, [list(gains) for gains in self.relevant], shown, self._left_out)
+        relevant = [list(gains) for gains in self.relevant]
+        return retrieval.search(*self._vectors, relevant, shown, self._left_out, self._similarity)
 
 
 def _firsts(split: Split) -> np.ndarray:
@@ -291,44 +292,44 @@ def _firsts(split: Split) -> np.ndarray:
     return np.flatnonzero(np.diff(split.example_ids, prepend=-1))
 
 
-def _pair_cosines(split: Split, predictions: np.ndarray) -> np.ndarray:
-    """Returns the cosine of the first two texts of each example, float32 [G]."""
-    unit, firsts = retrieval.normalized(predictions), _firsts(split)
-    return np.sum(unit[firsts] * unit[firsts + 1], axis=1)
+def _of_pairs(split: Split, vectors: np.ndarray, similarity: str) -> np.ndarray:
+    """Returns the similarity of the first two texts of each example, float32 [G]."""
+    firsts = _firsts(split)
+    return retrieval.pair_similarities(vectors[firsts], vectors[firsts + 1], similarity)
 
 
-def _scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
+def _scores(split: Split, vectors: np.ndarray, similarity: str) -> dict[str, float]:
     if _form(split) == SCORED:
         import scipy.stats  # takes most of a second, and all scripts import all kinds
 
-        cosines, labels = _pair_cosines(split, vectors), [example.label for example in split.examples]
+        values, labels = _of_pairs(split, vectors, similarity), [example.label for example in split.examples]
         of: dict[str, Callable] = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}
-        if np.ptp(cosines) == 0 or np.ptp(labels) == 0:
+        if np.ptp(values) == 0 or np.ptp(labels) == 0:
             return dict.fromkeys(of, 0.0)
-        return {name: float(function(cosines, labels).statistic) for name, function in of.items()}
-    collection = _Collection(split, vectors)
+        return {name: float(function(values, labels).statistic) for name, function in of.items()}
+    collection = _Collection(split, vectors, similarity)
     return retrieval.mean_scores(collection.rankings(), collection.relevant, collection.absent)
 
 
-def _entries(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
+def _entries(split: Split, vectors: np.ndarray, similarity: str) -> list[dict[str, Any]]:
     if _form(split) == SCORED:
-        rows = zip(split.examples, _pair_cosines(split, vectors).tolist(), strict=True)
+        rows = zip(split.examples, _of_pairs(split, vectors, similarity).tolist(), strict=True)
         return [
-            {"index": number, "text_a": one.texts[0], "text_b": one.texts[1], "label": one.label, "prediction": cosine}
-            for number, (one, cosine) in enumerate(rows)
+            {"index": number, "text_a": one.texts[0], "text_b": one.texts[1], "label": one.label, "prediction": value}
+            for number, (one, value) in enumerate(rows)
         ]
-    collection, entries = _Collection(split, vectors), []
+    collection, entries = _Collection(split, vectors, similarity), []
     for number, ranking in enumerate(collection.rankings()):
         gains = collection.relevant[number]
         if not np.isfinite(ranking.ranks).any() or not len(ranking.best):
             continue  # the collection has no relevant document of the query
-        best = max(zip(ranking.cosines.tolist(), gains, strict=True))
-        wrong = [(cosine, place) for cosine, place in zip(ranking.best_cosines.tolist(), ranking.best, strict=True)
+        best = max(zip(ranking.similarities.tolist(), gains, strict=True))
+        wrong = [(value, place) for value, place in zip(ranking.best_similarities.tolist(), ranking.best, strict=True)
                  if place not in gains]  # fmt: skip
         right, first = (short(collection.documents[place].texts[0]) for place in (best[1], ranking.best[0]))
         entries.append({
             "index": number, "text_a": collection.queries[number].texts[0], "label": right, "prediction": first,
-            "cosine": best[0], "wrong_cosine": wrong[0][0] if wrong else None, "rank": int(ranking.ranks.min()),
+            "similarity": best[0], "wrong_similarity": wrong[0][0] if wrong else None, "rank": int(ranking.ranks.min()),
             "ndcg@10": retrieval.query_scores(ranking, list(gains.values()))["ndcg@10"],
         })  # fmt: skip
     return entries

@@ -23,38 +23,40 @@ def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def _of_queries(entries: Sequence[Mapping]) -> list[Part]:
-    """Returns the queries with the lowest nDCG@10, and the cosines of right and wrong documents."""
+    """Returns the queries with the lowest nDCG@10, and the similarities of right and wrong documents."""
     missed = sorted((e for e in entries if e["rank"] > 1), key=lambda e: (e["ndcg@10"], -e["rank"]))
     rows = [
-        [f"{e['rank']:,}", short(e["text_a"]), f"{e['label']} ({e['cosine']:.3f})",
-         f"{e['prediction']} ({e['wrong_cosine']:.3f})"]
+        [f"{e['rank']:,}", short(e["text_a"]), f"{e['label']} ({e['similarity']:.3f})",
+         f"{e['prediction']} ({e['wrong_similarity']:.3f})"]
         for e in missed[:MOST_ERRORS]
     ]  # fmt: skip
     note = f"{len(missed):,} of {len(entries):,} queries have a wrong document first. The rank is the right document's."
     groups = {
-        "right documents": np.array([e["cosine"] for e in entries]),
-        "most similar wrong documents": np.array([e["wrong_cosine"] for e in entries if e["wrong_cosine"] is not None]),
+        "right documents": np.array([e["similarity"] for e in entries]),
+        "most similar wrong documents": np.array(
+            [e["wrong_similarity"] for e in entries if e["wrong_similarity"] is not None]
+        ),
     }
-    head = ["rank", "query", "right document (cosine)", "first document (cosine)"]
-    diagram = Histogram("Cosines with the queries", groups, "cosine")
+    head = ["rank", "query", "right document (similarity)", "first document (similarity)"]
+    diagram = Histogram("Similarities with the queries", groups, "similarity")
     return [diagram, Table("Worst queries", head, rows, note, is_text=True)]
 
 
 def _of_scores(entries: Sequence[Mapping]) -> list[Part]:
-    """Returns the cosines by the scores, and the pairs whose ranks differ most."""
-    labels, cosines = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
+    """Returns the similarities by the scores, and the pairs whose ranks differ most."""
+    labels, similarities = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     middle = np.median(labels)
-    groups = {"scores above the median": cosines[labels > middle], "other scores": cosines[labels <= middle]}
-    places = [np.argsort(np.argsort(values)) / len(entries) for values in (cosines, labels)]
+    groups = {"scores above the median": similarities[labels > middle], "other scores": similarities[labels <= middle]}
+    places = [np.argsort(np.argsort(values)) / len(entries) for values in (similarities, labels)]
     order = np.argsort(-np.abs(places[0] - places[1]), kind="stable")[:MOST_ERRORS].tolist()
     rows = [
-        [f"{labels[number]:.4g}", f"{cosines[number]:.3f}",
+        [f"{labels[number]:.4g}", f"{similarities[number]:.3f}",
          *(short(entries[number][name]) for name in ("text_a", "text_b"))]
         for number in order
     ]  # fmt: skip
-    note = "The pairs whose places in the orders of the scores and of the cosines differ most."
-    table = Table("Worst pairs", ["score", "cosine", "text", "second text"], rows, note, is_text=True)
-    return [Histogram("Cosines", groups, "cosine"), table]
+    note = "The pairs whose places in the orders of the scores and of the similarities differ most."
+    table = Table("Worst pairs", ["score", "similarity", "text", "second text"], rows, note, is_text=True)
+    return [Histogram("Similarities", groups, "similarity"), table]
 
 
 KINDS = [TaskKind(EMBEDDINGS, EmbeddingSettings, embedding_task, _task_of, of_lines(_report))]

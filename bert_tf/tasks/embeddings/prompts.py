@@ -29,6 +29,7 @@ class VectorFiles:
     # `query_prefix`, `document_prefix`: texts before queries and before documents
     query_prefix: str = ""
     document_prefix: str = ""
+    similarity: str = "cosine"  # how vectors are compared; a name in `sentence_transformers.SIMILARITIES`
     matryoshka_dims: str = ""  # sizes of vectors, comma-separated and falling; "" if only the whole vector is trained
 
     @classmethod
@@ -37,14 +38,17 @@ class VectorFiles:
         folder = stated_folder(command)
         stated = cls.of_folder(folder) if folder else cls()
         names = ("pooling", "normalize", "query_prefix", "document_prefix")
-        return cls(**command.of_model(**{name: getattr(stated, name) for name in names}, matryoshka_dims=""))
+        values = command.of_model(**{name: getattr(stated, name) for name in names}, matryoshka_dims="")
+        recorded = command.trained.parameters if command.trained else {}
+        return cls(**values, similarity=recorded.get("similarity", stated.similarity))
 
     @classmethod
     def of_folder(cls, folder: str) -> "VectorFiles":
         """Returns the values that sentence-transformers' files in a folder state."""
         normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
         mode = stated_files.pooling_mode(folder)
-        return cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(stated_files.document_prompt(prompts), ""))
+        document = prompts[stated_files.document_prompt(prompts)]
+        return cls(mode, normalize, prompts[QUERY], document, stated_files.similarity(folder))
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Exact search by the cosine of vectors, and the metrics of retrieval.
+"""Exact search by the similarity of vectors, and the metrics of retrieval.
 
 nDCG: K. Jarvelin and J. Kekalainen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002; the gain is
 linear, as in trec_eval.
@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-# Number of cosines that are in memory at the same time.
-_COSINES = 1 << 25
+# Number of similarities that are in memory at the same time.
+_IN_MEMORY = 1 << 25
+# SciPy's names of the distances.
+_METRICS = {"euclidean": "euclidean", "manhattan": "cityblock"}
 _CUTOFF = 10
 _RECALLS = (1, 10, 100)
 METRICS = (f"ndcg@{_CUTOFF}", f"mrr@{_CUTOFF}", "map", *(f"recall@{count}" for count in _RECALLS))
@@ -25,9 +27,9 @@ class Ranking:
     # float64 [relevant documents], the rank of each relevant document from 1, in the order of the query's documents;
     # infinite if the search leaves the document out
     ranks: np.ndarray
-    cosines: np.ndarray  # float32 [relevant documents]
-    best: np.ndarray  # int [M], the indices of the documents with the highest cosines, in descending order
-    best_cosines: np.ndarray  # float32 [M]
+    similarities: np.ndarray  # float32 [relevant documents]
+    best: np.ndarray  # int [M], the indices of the most similar documents, in descending order
+    best_similarities: np.ndarray  # float32 [M]
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:
@@ -35,12 +37,31 @@ def normalized(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
-def cosines(queries: np.ndarray, documents: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the index of each query, and the cosines of the query with all documents, float32 [D]."""
-    queries, documents = normalized(queries), normalized(documents)
-    size = max(1, _COSINES // max(1, len(documents)))
+def similarities(queries: np.ndarray, documents: np.ndarray, similarity: str) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields the index of each query, and its similarities with all documents, float32 [D].
+    `similarity`: a name in `sentence_transformers.SIMILARITIES`. Distances are negative, so higher is more similar."""
+    if similarity == "cosine":
+        queries, documents = normalized(queries), normalized(documents)
+    size = max(1, _IN_MEMORY // max(1, len(documents)))
     for start in range(0, len(queries), size):
-        yield from enumerate(queries[start : start + size] @ documents.T, start)
+        yield from enumerate(_products_or_distances(queries[start : start + size], documents, similarity), start)
+
+
+def _products_or_distances(queries: np.ndarray, documents: np.ndarray, similarity: str) -> np.ndarray:
+    if similarity in _METRICS:
+        import scipy.spatial.distance  # takes most of a second, and all scripts import all kinds
+
+        return -scipy.spatial.distance.cdist(queries, documents, _METRICS[similarity]).astype(np.float32)
+    return queries @ documents.T
+
+
+def pair_similarities(first: np.ndarray, second: np.ndarray, similarity: str) -> np.ndarray:
+    """Returns the similarity of each vector with the vector in the same row, float32 [N]; see `similarities`."""
+    if similarity == "cosine":
+        first, second = normalized(first), normalized(second)
+    if similarity in _METRICS:
+        return -np.linalg.norm(first - second, 1 if similarity == "manhattan" else 2, axis=1)
+    return np.sum(first * second, axis=1)
 
 
 def highest(values: np.ndarray, count: int) -> np.ndarray:
@@ -60,15 +81,17 @@ def search(
     relevant: Sequence[Sequence[int]],
     shown: int = 3,
     left_out: Mapping[int, int] = {},
+    similarity: str = "cosine",
 ) -> list[Ranking]:
-    """Ranks all documents for each query, exactly. Of documents with the same cosine, the first has the lowest rank.
+    """Ranks all documents for each query, exactly. Of equally similar documents, the first has the lowest rank.
     `queries`: float32 [Q, H].
     `documents`: float32 [D, H].
     `relevant`: for each query, the indices of its relevant documents.
     `shown`: M, number of the best documents to return.
-    `left_out`: for some queries, the index of a document that is not ranked."""
+    `left_out`: for some queries, the index of a document that is not ranked.
+    `similarity`: see `similarities`."""
     rankings = []
-    for number, values in cosines(queries, documents):
+    for number, values in similarities(queries, documents, similarity):
         if number in left_out:
             values = values.copy()
             values[left_out[number]] = -np.inf

@@ -92,7 +92,7 @@ class MiningSettings(Settings):
     min_rank: int = setting("rank of the most similar text that may be a negative, from 1", 1, first=True, above=0)
     max_rank: int = setting("rank of the least similar text that may be a negative", 50, first=True, above=0)
     margin: float = setting(
-        "a negative's cosine with the anchor is at least this much below the positive's", 0.0, first=True
+        "a negative's similarity with the anchor is at least this much below the positive's", 0.0, first=True
     )
     sampling: str = setting(
         "random: draw the negatives from all ranks; top: take the most similar", "random", choices=("random", "top")
