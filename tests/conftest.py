@@ -200,6 +200,27 @@ def vocab_file(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="session")
+def tokenizer(vocab_file):
+    from bert_tf.tokenization import BertTokenizer
+
+    return BertTokenizer(vocab_file)
+
+
+@pytest.fixture(scope="session")
+def shared_runs(tmp_path_factory) -> pathlib.Path:
+    """The folder of the runs that all tests of a process share; see `Project.trained`."""
+    return tmp_path_factory.mktemp("shared_runs")
+
+
+@pytest.fixture
+def project(tmp_path, vocab_file, shared_runs):
+    """A `tests.kit.Project` in the test's own folder."""
+    from tests.kit import Project
+
+    return Project(tmp_path, vocab_file, shared_runs)
+
+
+@pytest.fixture(scope="session")
 def corpus_file(tmp_path_factory) -> str:
     """Forty documents of a few sentences each, deterministic."""
     lines = []
