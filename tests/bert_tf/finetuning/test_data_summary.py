@@ -12,14 +12,8 @@ from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.embeddings.data import PAIRS, Texts
 from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.small_configs import small_config
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
 
 
 def said(caplog, task, tokenizer, length=16, do_train=True, **splits):

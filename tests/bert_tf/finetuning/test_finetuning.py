@@ -10,17 +10,11 @@ from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.input.record_order import Position
 from bert_tf.tasks.classification.example import Example
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_objective, make_task
 from tests.bert_tf.reference import means_of
 from tests.small_configs import small_config
 
 CONFIG = small_config(400, 8, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
 
 
 def encoded_pairs(tokenizer, task, count, rng):

@@ -27,11 +27,6 @@ LTR = dataclasses.replace(CONFIG, directionality="ltr")
 BOTH_ORDERS = dataclasses.replace(make_task(3), reading=LongTextRule(pair_order="both"))
 
 
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
-
-
 def make_objective(task, config=LTR, coefficient=0.5):
     tf.random.set_seed(0)
     model = FineTunedBert(config, head_maker(task.head, False), has_language_model=coefficient > 0)

@@ -17,7 +17,6 @@ from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.questions.squad_task import SquadTask
-from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.finetuning.word_task import FindTheWord
@@ -37,11 +36,6 @@ TASKS = {
     "tags": tagging_task(),
     "questions": SquadTask(Decoding(has_unanswerable=True)),
 }
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
 
 
 def examples(task, tokenizer, count=24):

@@ -21,14 +21,8 @@ from bert_tf.tasks.classification.kind import class_table
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Candidate, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.report.pages import check_stands_alone
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
 
 
 @pytest.mark.parametrize("never", [None, 2])

@@ -14,7 +14,6 @@ from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import LongTextRule
 from bert_tf.text import packing
 from bert_tf.text.packing import cut_windows
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 
 CLS, SEP = 101, 102
@@ -87,11 +86,6 @@ def test_windows_lose_no_token_and_fit_into_rows(seed):
         longer = len(y) >= len(x)
         assert seen[longer] == set((x, y)[longer])
         assert seen[1 - longer] == set((x, y)[1 - longer][: len(seen[1 - longer])])
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
 
 
 class Counter(keras.Model):

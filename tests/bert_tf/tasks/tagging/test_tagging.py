@@ -22,11 +22,6 @@ from tests.small_configs import small_config
 CONFIG = small_config(400, 32, 2, 4, dropout=0.0, max_position_embeddings=48, initializer_range=0.3)
 
 
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
-
-
 def odd_sentences(count=20):
     rng = np.random.default_rng(3)
     found = []
