@@ -9,6 +9,7 @@ from bert_tf import config
 from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from tests.kit import refused
 
 # uncased_L-12_H-768_A-12/bert_config.json of google-research/bert
 PUBLISHED_BASE = {
@@ -49,8 +50,7 @@ def test_the_command_prints_a_file_of_a_size(size, tmp_path, capsys):
 
 
 def test_unknown_size_error_names_known_sizes():
-    with pytest.raises(InputError, match=r"'huge'.*tiny, mini, small, medium, base, large"):
-        BertConfig.named("huge")
+    refused(r"'huge'.*tiny, mini, small, medium, base, large", BertConfig.named, "huge")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,7 @@ def test_unknown_size_error_names_known_sizes():
 def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
     path = tmp_path / "bert_config.json"
     path.write_text(json.dumps({**PUBLISHED_BASE, **changes}))
-    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
-        BertConfig.from_json_file(str(path))
+    refused(re.escape(f"{path}: {message}"), BertConfig.from_json_file, str(path))
 
 
 @pytest.mark.parametrize(
@@ -105,8 +104,7 @@ def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
 def test_refuses_file_without_configuration(tmp_path, content, message):
     path = tmp_path / "bert_config.json"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
-        BertConfig.from_json_file(str(path))
+    refused(re.escape(f"{path}: {message}"), BertConfig.from_json_file, str(path))
 
 
 def test_a_named_pipe_is_refused(tmp_path):

@@ -36,6 +36,7 @@ from tests.bert_tf.checkpoint_formats.models import (
 )
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import put_together
+from tests.kit import refused
 
 FORMATS = ["bert_tf", "tf1", "tf_models", "hugging_face"]
 
@@ -230,8 +231,7 @@ def test_exact_gelu_gets_its_own_name(source, tmp_path, caplog):
 
 
 def test_a_full_output_folder_is_refused(values, source, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="exists and is not an empty folder; give a new folder"):
-        convert(source, source, "tf1")
+    refused("exists and is not an empty folder; give a new folder", convert, source, source, "tf1")
     monkeypatch.setattr("tensorflow.io.gfile.copy", lambda *_: 1 / 0)
     write_vocabulary(source / "vocab.txt", OLD)
     with pytest.raises(ZeroDivisionError):
@@ -299,9 +299,8 @@ def test_labels_and_casing_survive_two_conversions(source, tmp_path):
 def test_contradicting_casing_or_vocabulary_is_refused(source, tmp_path):
     write_vocabulary(source / "vocab.txt", OLD)
     (source / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    refused = "--do_lower_case=true: .*tokenizer_config.json says .* give --do_lower_case=false, or"
-    with pytest.raises(InputError, match=refused):
-        convert(source, tmp_path / "out", "bert_tf", "--do_lower_case")
+    message = "--do_lower_case=true: .*tokenizer_config.json says .* give --do_lower_case=false, or"
+    refused(message, convert, source, tmp_path / "out", "bert_tf", "--do_lower_case")
     other = write_vocabulary(tmp_path / "other.txt", [*OLD[:-2], *reversed(OLD[-2:])])
     with pytest.raises(InputError, match=r"other.txt: not the vocab.*vocab.txt \(token 12 is '##b' instead of 'a'\)"):
         convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={other}")
@@ -346,8 +345,7 @@ def test_a_run_gives_its_best_checkpoint(source, tmp_path, caplog):
 
 def test_configuration_flag_replaces_missing_file(source, tmp_path, caplog):
     os.rename(source / "bert_config.json", tmp_path / "c.json")
-    with pytest.raises(InputError, match="bert_config.json: no such file; put the configuration"):
-        convert(source, tmp_path / "out", "bert_tf")
+    refused("bert_config.json: no such file; put the configuration", convert, source, tmp_path / "out", "bert_tf")
     with caplog.at_level(logging.INFO, "absl"):
         contents = convert(source, tmp_path / "out", "bert_tf", f"--bert_config_file={tmp_path}/c.json")
     assert contents.config == CONFIG
@@ -450,5 +448,4 @@ def test_unconverted_modules_are_named(source, tmp_path, caplog):
     convert(source, tmp_path / "a/b", "bert_tf")
     assert not (tmp_path / "a/config.json").exists()
     (source / "modules.json").write_text("{")
-    with pytest.raises(InputError, match=r"modules.json: is damaged .*; copy it again, or delete it"):
-        convert(source, tmp_path / "c", "bert_tf")
+    refused(r"modules.json: is damaged .*; copy it again, or delete it", convert, source, tmp_path / "c", "bert_tf")

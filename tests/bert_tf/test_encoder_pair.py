@@ -24,6 +24,7 @@ from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.reference import random_batch
 from tests.bert_tf.tagging import sentences, write
 from tests.export.exports import ask, export
+from tests.kit import refused
 
 SIZES = {"vocab_size": 400, "max_position_embeddings": 40}
 
@@ -100,8 +101,7 @@ def test_elmos_sum_of_layers_equals_its_formula():
 )
 def test_halves_that_do_not_fit_are_refused(halves, tmp_path, vocab_file, changes, message):
     write_pretrained(tmp_path / "other", vocab_file, **{**SIZES, "directionality": "rtl", **changes})
-    with pytest.raises(InputError, match=message):
-        checkpoints.open_checkpoint(f"{halves}/ltr,{tmp_path}/other")
+    refused(message, checkpoints.open_checkpoint, f"{halves}/ltr,{tmp_path}/other")
 
 
 def test_refuses_halves_with_different_tokenizers(halves, tmp_path, vocab_file):
@@ -110,8 +110,7 @@ def test_refuses_halves_with_different_tokenizers(halves, tmp_path, vocab_file):
     checkpoints.open_checkpoint(path)
     words = (tmp_path / "other/vocab.txt").read_text().splitlines()
     (tmp_path / "other/vocab.txt").write_text("\n".join([*words[:-1], "unlike"]) + "\n")
-    with pytest.raises(InputError, match="other has another tokenizer than .*ltr: another vocabulary"):
-        checkpoints.open_checkpoint(path)
+    refused("other has another tokenizer than .*ltr: another vocabulary", checkpoints.open_checkpoint, path)
     (tmp_path / "other/vocab.txt").write_text("\n".join(words) + "\n")
     for folder, lower in ((tmp_path / "cased", False), (tmp_path / "uncased", True)):
         direction = "rtl" if lower else "ltr"

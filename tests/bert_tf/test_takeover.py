@@ -32,6 +32,7 @@ from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks import small_runs
 from tests.export.exports import ask, export, put_together
 from tests.export.serving.every_kind import GOOD, TASKS
+from tests.kit import refused
 
 PAIRS = [("the man said", "he was there"), ("all of you", "they had")]
 
@@ -159,13 +160,11 @@ def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, 
     assert "no file states whether the classifier reads pairs of texts; give --has_pairs" in caplog.text
     monkeypatch.setattr(hub, "download", lambda name: str(theirs / "hf"))
     for checkpoint in (str(theirs / "hf"), "hf://owner/classifier"):
-        with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
-            TextClassifier.load(checkpoint)
+        refused("give --has_pairs or --nohas_pairs", TextClassifier.load, checkpoint)
     with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
         export_saved_model(ExportSettings(checkpoint_dir=str(theirs / "hf"), export_dir=str(tmp_path / "1")))
     edit_config(theirs / "hf", problem_type="regression")
-    with pytest.raises(InputError, match="predicts 3 scores for a text"):
-        take_over(theirs / "hf", tmp_path / "scores", has_pairs=False)
+    refused("predicts 3 scores for a text", take_over, theirs / "hf", tmp_path / "scores", has_pairs=False)
     edit_config(theirs / "hf", problem_type="single_label_classification")
 
 
@@ -208,8 +207,7 @@ def test_a_taken_over_run_keeps_its_settings(kind, vocab_file, tmp_path):
     assert (tmp_path / "new" / described).read_text() == (tmp_path / "run" / described).read_text()
     ours, theirs = (json.loads((tmp_path / folder / thresholds).read_text()) for folder in ("new", "run"))
     assert ours == theirs | {"step": None}
-    with pytest.raises(InputError, match=f"{tmp_path}/run was trained with 32; leave the flag out"):
-        evaluated("other", *init, "--max_seq_length=64")
+    refused(f"{tmp_path}/run was trained with 32; leave the flag out", evaluated, "other", *init, "--max_seq_length=64")
     with pytest.raises(InputError, match="new already holds the model of .*run; give another --output_dir"):
         evaluated("new", *init[:-1], f"--init_checkpoint={tmp_path}/another")
     untuned = [flag for flag in own[kind] if flag != tuned]
@@ -238,8 +236,7 @@ def test_a_conversion_is_evaluated_as_its_run(kind, vocab_file, tmp_path):
     (tmp_path / "hf/conversion.json").unlink()
     assert evaluated("other", f"--init_checkpoint={tmp_path}/hf", *ways) == pytest.approx(expected, rel=1e-5)
     if kind == "questions":
-        with pytest.raises(InputError, match="new was trained with 3; leave the flag out"):
-            evaluated("new", "--doc_stride=2")
+        refused("new was trained with 3; leave the flag out", evaluated, "new", "--doc_stride=2")
 
 
 def test_sentence_transformers_folder_is_a_run(vocab_file, tmp_path):

@@ -7,7 +7,6 @@ import unicodedata
 
 import pytest
 
-from bert_tf.core.errors import InputError
 from bert_tf.tokenization import BertTokenizer, load_vocabulary
 from tests.bert_tf.original_tokenizer import (
     BOTH_CASES,
@@ -18,6 +17,7 @@ from tests.bert_tf.original_tokenizer import (
     random_texts,
     write_vocabulary,
 )
+from tests.kit import refused
 
 
 @pytest.fixture(scope="module", params=[9, pytest.param(3, marks=pytest.mark.slow)])
@@ -147,13 +147,11 @@ def test_white_space_tokens_keep_their_ids(tmp_path, lower):
 def test_unusable_vocabulary_error_names_the_file(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(f"{path}{message}")):
-        BertTokenizer(str(path))
+    refused(re.escape(f"{path}{message}"), BertTokenizer, str(path))
 
 
 def test_a_folder_without_vocabulary_is_refused(tmp_path):
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}: the folder has no vocabulary")):
-        load_vocabulary(str(tmp_path))
+    refused(re.escape(f"{tmp_path}: the folder has no vocabulary"), load_vocabulary, str(tmp_path))
 
 
 @pytest.mark.real

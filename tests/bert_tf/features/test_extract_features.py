@@ -16,7 +16,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import extract_features
-from bert_tf.core.errors import InputError
 from bert_tf.features import extract
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.jobs.run_local import LocalRunner
@@ -25,6 +24,7 @@ from bert_tf.settings import FeaturesSettings
 from bert_tf.settings.features import VectorSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
+from tests.kit import refused
 from tfrecords import manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -236,19 +236,15 @@ def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
 def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file):
     out = tmp_path / "out"
     data = extracted(folder, out, layers="-1")
-    with pytest.raises(InputError, match=r"other settings \(--layers was '-1', is '-2'\)"):
-        extracted(folder, out, layers="-2")
+    refused(r"other settings \(--layers was '-1', is '-2'\)", extracted, folder, out, layers="-2")
     other = tmp_path / "text"
     other.write_text("the men\n" * LINES)
-    with pytest.raises(InputError, match="corpus number 1 was"):
-        extracted(folder, out, layers="-1", input_file=str(other))
+    refused("corpus number 1 was", extracted, folder, out, layers="-1", input_file=str(other))
     write_pretrained(tmp_path / "model", vocab_file, initializer_range=0.5)
-    with pytest.raises(InputError, match="weights_sha256 was"):
-        extracted(folder, out, layers="-1", init_checkpoint=str(tmp_path / "model"))
+    refused("weights_sha256 was", extracted, folder, out, layers="-1", init_checkpoint=str(tmp_path / "model"))
     assert out.read_bytes() == data[0]
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(InputError, match="exists and has no manifest"):
-        extracted(folder, tmp_path / "mine", layers="-1")
+    refused("exists and has no manifest", extracted, folder, tmp_path / "mine", layers="-1")
     assert (tmp_path / "mine").read_text() == "mine"
 
 
@@ -271,8 +267,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, name, data, 
     path.write_bytes(data)
     output = flags.get("output_file", "OUT").replace("OUT", f"{tmp_path}/out")
     flags = {key: value for key, value in flags.items() if key != "output_file"}
-    with pytest.raises(InputError, match=message):
-        extracted(folder, output, input_file=str(path), **flags)
+    refused(message, extracted, folder, output, input_file=str(path), **flags)
     assert list(tmp_path.iterdir()) == [path]  # so the command runs after the file is fixed
 
 
@@ -291,8 +286,7 @@ def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
 def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "pyarrow.parquet", raising=False)
-    with pytest.raises(InputError, match=r"needs PyArrow: pip install pyarrow"):
-        extracted(folder, tmp_path / "out", output_format="parquet")
+    refused(r"needs PyArrow: pip install pyarrow", extracted, folder, tmp_path / "out", output_format="parquet")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -352,8 +346,7 @@ def test_a_missing_gpu_is_one_line(folder, tmp_path):
     settings = FeaturesSettings(
         input_file=f"{folder}/input.txt", init_checkpoint=f"{folder}/model", output_file=f"{tmp_path}/out", num_gpus=1
     )
-    with pytest.raises(InputError, match="--num_gpus=1: TensorFlow finds no GPU; remove the flag"):
-        extract_features.main(settings)
+    refused("--num_gpus=1: TensorFlow finds no GPU; remove the flag", extract_features.main, settings)
 
 
 @pytest.mark.slow
@@ -391,8 +384,7 @@ def _values(data: bytes) -> np.ndarray:
     ],
 )
 def test_contradicting_flags_are_one_line(flags, message):
-    with pytest.raises(InputError, match=message):
-        FeaturesSettings(**{"input_file": "a", "output_file": "b", "init_checkpoint": "c", **flags})
+    refused(message, FeaturesSettings, **{"input_file": "a", "output_file": "b", "init_checkpoint": "c", **flags})
 
 
 @pytest.mark.parametrize(

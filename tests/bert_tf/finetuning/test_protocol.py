@@ -22,6 +22,7 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file
 from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
+from tests.kit import refused
 
 SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.4, 12: 0.9}
 EARLY = ["--do_train", "--do_eval", "--num_train_epochs=5", "--eval_strategy=epoch", "--early_stopping_patience=2"]
@@ -60,8 +61,7 @@ def test_a_run_is_evaluated_at_these_steps(flags, steps):
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(flags, message):
-    with pytest.raises(InputError, match=message):
-        parsed(*flags)
+    refused(message, parsed, *flags)
 
 
 def test_the_first_of_equal_evaluations_is_the_best():
@@ -80,8 +80,7 @@ def test_the_first_of_equal_evaluations_is_the_best():
 @pytest.mark.parametrize("text", ["{", "[]", '{"evaluations": [{"step": 1}]}'])
 def test_damaged_evaluations_are_refused(tmp_path, text):
     (tmp_path / evaluations.NAME).write_text(text)
-    with pytest.raises(InputError, match=r"evaluations.json: is damaged"):
-        evaluations.read(str(tmp_path))
+    refused(r"evaluations.json: is damaged", evaluations.read, str(tmp_path))
 
 
 def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
@@ -150,12 +149,10 @@ def _assert_a_finished_run_stays_as_it_is(run, path, task):
     shutil.copytree(path, path / "other")
     with open(path / "other" / evaluations.NAME, "w") as file:
         json.dump(json.loads((path / evaluations.NAME).read_text()) | {"patience": 0}, file)
-    with pytest.raises(InputError, match="newest intact checkpoint has step 9 of 12"):
-        run_folder.check_finished(str(path / "other"), 9, False)
+    refused("newest intact checkpoint has step 9 of 12", run_folder.check_finished, str(path / "other"), 9, False)
     text = (path / evaluations.NAME).read_text()
     (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))
-    with pytest.raises(InputError, match=r"evaluations.json: belongs to other dev data \(dev.txt, 13 examples"):
-        run_finetuning(run, lambda _: task)
+    refused(r"evaluations.json: belongs to other dev data \(dev.txt, 13 examples", run_finetuning, run, lambda _: task)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import example_checks
 from bert_tf.tasks.choice.choice_files import choice_data
 from tests.bert_tf.tasks.reading import DATA, texts
+from tests.kit import refused
 
 QUESTION = '{"id": "%s", "question": "who?", "answers": [{"text": "%s", "answer_start": %s}]}'
 SQUAD = (
@@ -75,13 +76,11 @@ def test_a_folder_has_one_file_for_each_split(tmp_path, kind):
     make, _, content, other = KINDS[kind]
     source = make(str(tmp_path), {}).source
     names = {"tagging": ("valid.txt", "dev.txt")}.get(kind, ("dev.csv", "val.csv"))
-    with pytest.raises(InputError, match=r"has none of .*; check the folder, or give --eval_data_path, or --dev_share"):
-        source.files("dev")
+    refused(r"has none of .*; check the folder, or give --eval_data_path, or --dev_share", source.files, "dev")
     assert not source.has_dev
     for name in names:
         (tmp_path / name).write_text(content % (2, *other))
-    with pytest.raises(InputError, match=f"has {names[0]} and {names[1]}; choose one with --eval_data_path"):
-        source.files("dev")
+    refused(f"has {names[0]} and {names[1]}; choose one with --eval_data_path", source.files, "dev")
     assert make(str(tmp_path), {"dev": ("b.csv",)}).source.files("dev") == ["b.csv"]
 
 

@@ -5,6 +5,7 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.questions.squad_file import Answer
 from tests.bert_tf.tasks.reading import DATA, cells, read
+from tests.kit import refused
 
 
 @pytest.mark.parametrize(
@@ -26,8 +27,7 @@ def test_ignores_blank_last_lines_but_not_empty_cells(tmp_path, format, text, ex
 def test_old_mac_line_ends_are_named(tmp_path, extension):
     path = tmp_path / f"a.{extension}"
     path.write_bytes(b"text\rgood\rbad\r")
-    with pytest.raises(InputError, match="line 1: has CR inside the line; save the file with LF or CRLF"):
-        cells(path, "text")
+    refused("line 1: has CR inside the line; save the file with LF or CRLF", cells, path, "text")
 
 
 def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
@@ -35,8 +35,7 @@ def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
     path = tmp_path / "a.tsv"
     texts = ["plain", 'she said "no" twice', '"quoted" and ""', "end"]
     pandas.DataFrame({"text": texts, "label": list("xyxy")}).to_csv(path, sep="\t", index=False)
-    with pytest.raises(InputError, match="line 3: .* has doubled quotes inside; .* --quoted .*or --noquoted"):
-        cells(path, "text", format="tsv")
+    refused("line 3: .* has doubled quotes inside; .* --quoted .*or --noquoted", cells, path, "text", format="tsv")
     assert [text for (text,) in cells(path, "text", format="tsv", quoted=True)] == texts
     assert cells(path, "text", format="tsv", quoted=False)[0] == ("plain",)
     assert cells(path, "label", format="tsv")[0] == ("x",), "quotes in other columns have no effect"
@@ -67,8 +66,7 @@ def test_a_list_that_is_not_of_objects_is_refused(tmp_path):
         (f'[{{"text": {"1" * 5000}}}]', "is not JSON .*4300 digits.*; write one list of objects"),
     ]:
         path.write_text(content)
-        with pytest.raises(InputError, match=message):
-            cells(path)
+        refused(message, cells, path)
 
 
 @pytest.mark.parametrize("kind", ["classification", "embeddings"])
@@ -138,5 +136,4 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
 def test_bad_tagged_objects_are_refused(tmp_path, line, message):
     path = tmp_path / "a.jsonl"
     path.write_text(line + "\n")
-    with pytest.raises(InputError, match=message):
-        read("tagging", path, scheme="iob2")
+    refused(message, read, "tagging", path, scheme="iob2")

@@ -12,6 +12,7 @@ from bert_tf.settings import GlueSubmissionSettings
 from bert_tf.tasks.classification import glue_results, submission
 from bert_tf.training import metrics_file
 from tests.bert_tf.tasks.classification.glue_runs import make_run
+from tests.kit import refused
 
 # MNLI-m, MNLI-mm, QQP, QNLI, SST-2, CoLA, STS-B, MRPC, RTE and the published average.
 PUBLISHED = {
@@ -28,8 +29,7 @@ def test_the_average_is_the_papers(model):
     assert round(glue_results.average(columns), 1) == published
     assert glue_results.average(columns | {"WNLI": 0.0}) == glue_results.average(columns)
     columns.pop("QQP")
-    with pytest.raises(InputError, match="needs all columns; QQP are missing"):
-        glue_results.average(columns)
+    refused("needs all columns; QQP are missing", glue_results.average, columns)
 
 
 @pytest.fixture
@@ -72,8 +72,7 @@ def test_missing_and_double_files_are_refused(runs):
     with pytest.raises(InputError, match=r"RTE.tsv: .*RTE.tsv exists too; give only one of the folders"):
         main(settings(runs))
     assert not (runs / "all.zip").exists()
-    with pytest.raises(InputError, match=r"--output_file=a.tar: must end in .zip"):
-        settings(runs, "--output_file=a.tar")
+    refused(r"--output_file=a.tar: must end in .zip", settings, runs, "--output_file=a.tar")
 
 
 def test_dev_scores_of_some_runs_and_of_wrong_ones(runs, capsys):

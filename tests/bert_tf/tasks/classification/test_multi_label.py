@@ -14,6 +14,7 @@ from bert_tf.tasks.classification.multi_label import best_thresholds, label_scor
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.tasks_of_flags import find_task
+from tests.kit import refused
 
 
 def make(folder, content, end="csv", **changes):
@@ -160,8 +161,7 @@ def test_tuned_thresholds_decide_predictions(tmp_path):
     assert predicted == ["labels", '["x"]', '["y"]', "[]", '["y"]']
     plain.check_checkpoint(str(tmp_path), 5)
     task.check_checkpoint(str(tmp_path), 6)  # tunes the thresholds again
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 5, not of step 6"):
-        plain.check_checkpoint(str(tmp_path), 6)
+    refused("tuned on the checkpoint of step 5, not of step 6", plain.check_checkpoint, str(tmp_path), 6)
     _assert_an_edited_threshold_is_shown_as_it_is(plain, dev, logits, tmp_path)
     for values in ('{"x": 1}', '{"x": 1, "y": 1.5}', '{"x": NaN, "y": 0.5}'):
         (tmp_path / "thresholds.json").write_text(f'{{"step": 5, "thresholds": {values}}}')
@@ -191,6 +191,5 @@ def _assert_lost_thresholds_are_refused(plain, tuning, folder):
     (folder / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     with pytest.raises(InputError, match=r"thresholds.json: no such file.*again with --do_eval --tune_thresholds"):
         plain.check_checkpoint(str(folder), 5)
-    with pytest.raises(InputError, match=r"thresholds.json: no such file"):
-        multi_label.with_thresholds(described, str(folder), 5)
+    refused(r"thresholds.json: no such file", multi_label.with_thresholds, described, str(folder), 5)
     tuning.check_checkpoint(str(folder), 5)

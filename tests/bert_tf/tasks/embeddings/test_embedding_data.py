@@ -10,6 +10,7 @@ from bert_tf.rows.memory import rows_of
 from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
 from tests.bert_tf.tasks import reading
+from tests.kit import refused
 
 
 def read(path, split="train"):
@@ -67,8 +68,7 @@ def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
 )
 def test_classes_are_not_taken_for_scores(columns, message, tmp_path):
     lines = rows(*(dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)))
-    with pytest.raises(InputError, match=message):
-        read(write(tmp_path / "a.jsonl", *lines), "train")
+    refused(message, read, write(tmp_path / "a.jsonl", *lines), "train")
 
 
 def test_each_of_several_positives_makes_a_pair(tmp_path):
@@ -161,8 +161,7 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
     ],
 )
 def test_a_bad_table_is_refused(tmp_path, lines, message):
-    with pytest.raises(InputError, match=message):
-        read(write(tmp_path / "a.tsv", *lines), "train")
+    refused(message, read, write(tmp_path / "a.tsv", *lines), "train")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,6 @@ def test_a_bad_collection_is_refused(tmp_path, qrels, message):
 def test_empty_documents_and_repeated_ids_are_refused(tmp_path):
     collection(tmp_path)
     write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": " "}))
-    with pytest.raises(InputError, match="corpus.jsonl, line 1: the text is empty"):
-        read(str(tmp_path), "dev")
+    refused("corpus.jsonl, line 1: the text is empty", read, str(tmp_path), "dev")
     write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}))
-    with pytest.raises(InputError, match="corpus.jsonl, line 2: _id must be a string that no other line has"):
-        read(str(tmp_path), "dev")
+    refused("corpus.jsonl, line 2: _id must be a string that no other line has", read, str(tmp_path), "dev")

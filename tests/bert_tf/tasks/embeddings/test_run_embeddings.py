@@ -24,6 +24,7 @@ from export.settings import ExportSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.embeddings.test_embedding_data import collection, rows, write
+from tests.kit import refused
 
 TEXTS = ["the man said", "he had all his work", ""]
 
@@ -195,15 +196,13 @@ def test_the_python_class_trains_on_lists(folder, tmp_path):
     ],
 )  # fmt: skip
 def test_what_is_no_list_of_examples_is_refused(tmp_path, given):
-    with pytest.raises(InputError, match="examples"):
-        TextEmbedder.train(given, "nowhere", tmp_path)
+    refused("examples", TextEmbedder.train, given, "nowhere", tmp_path)
 
 
 @pytest.mark.parametrize("other", ["c", ("c", "d", 0.5)])
 def test_examples_of_two_forms_are_refused_by_place(tmp_path, other):
     message = r"examples\[1\]: has another form than examples\[0\]; give examples of one form"
-    with pytest.raises(InputError, match=message):
-        TextEmbedder.train([("a", "b"), other], "nowhere", tmp_path)
+    refused(message, TextEmbedder.train, [("a", "b"), other], "nowhere", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +218,7 @@ def test_examples_of_two_forms_are_refused_by_place(tmp_path, other):
 def test_settings_unfit_for_examples_are_refused(folder, trained, tmp_path, more, message):
     given = {"output_dir": tmp_path / "run", **more}
     given["output_dir"] = str(given["output_dir"]).format(folder)
-    with pytest.raises(InputError, match=message):
-        TextEmbedder.train([("a", "b")], folder / "start", **given)
+    refused(message, TextEmbedder.train, [("a", "b")], folder / "start", **given)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.original_tokenizer import ALPHABETS, SPECIAL_TOKENS
 from tests.bert_tf.tasks.questions.hard_texts import HARD, LONG
 from tests.bert_tf.tasks.reading import read
+from tests.kit import refused
 
 LENGTH, STRIDE, QUERY = 32, 8, 10
 
@@ -214,8 +215,7 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
         texts = [found.text(0.0) for found in answers]
         assert texts[:2] == [empty, empty] and texts[2]
     only = [question for question in task.data.read("test") if question.id != "2"]
-    with pytest.raises(InputError, match="the context of each of the 2 questions is empty"):
-        encoded_split(task, only, tokenizers[0], LENGTH)
+    refused("the context of each of the 2 questions is empty", encoded_split, task, only, tokenizers[0], LENGTH)
 
 
 @pytest.mark.quick_cases("uncased")
@@ -435,8 +435,7 @@ def test_questions_in_rows_as_pandas_writes_them(tmp_path):
 def test_a_contradicting_question_names_its_key(tmp_path):
     with pytest.raises(InputError, match="question 1 has no answer; set its is_impossible to true"):
         read_one(tmp_path, answers=[], is_impossible=False)
-    with pytest.raises(InputError, match=r"qas\[0\]: is_impossible is '', which is neither true nor false"):
-        read_one(tmp_path, is_impossible="")
+    refused(r"qas\[0\]: is_impossible is '', which is neither true nor false", read_one, tmp_path, is_impossible="")
 
 
 def test_several_files_keep_their_order(tmp_path, caplog):

@@ -26,6 +26,7 @@ from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.finetuning.killed_run import assert_same_weights
 from tests.killable import Server
+from tests.kit import refused
 from tests.small_configs import small_config
 
 FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
@@ -296,13 +297,11 @@ def test_a_threshold_needs_its_answer_lengths(tmp_path):
     trained, tuning = description.describe(task, 20), {"do_eval": True, "tune_null_threshold": True}
     assert decoding(trained, **tuning) == decoding(trained, max_answer_length=12, **tuning) == task.decoding
     for name, value in (("n_best_size", 1), ("max_answer_length", 60)):
-        with pytest.raises(InputError, match=f"--{name}={value}: out was trained with"):
-            decoding(trained, **tuning, **{name: value})
+        refused(f"--{name}={value}: out was trained with", decoding, trained, **tuning, **{name: value})
     longer = {"folder": tmp_path, "do_predict": True, "max_answer_length": 60}
     assert decoding(trained, **longer).max_answer_length == 60
     squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 3)
-    with pytest.raises(InputError, match="--max_answer_length=60: out was trained with 12; leave the flag out"):
-        decoding(trained, **longer)
+    refused("--max_answer_length=60: out was trained with 12; leave the flag out", decoding, trained, **longer)
     assert decoding(trained, null_score_diff_threshold=0.5, **longer).max_answer_length == 60
 
 

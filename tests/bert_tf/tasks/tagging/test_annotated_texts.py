@@ -5,8 +5,8 @@ import json
 import pandas
 import pytest
 
-from bert_tf.core.errors import InputError
 from tests.bert_tf.tasks import reading
+from tests.kit import refused
 
 TEXT = "EU rejects Peter Blackburn’s call (🐑 in Baden-Baden)."
 ENTITIES = [(0, 2, "ORG"), (11, 26, "PER"), (40, 51, "LOC")]
@@ -135,8 +135,7 @@ def test_a_word_that_an_entity_cuts_belongs_to_it(tmp_path, caplog):
     ],
 )
 def test_entities_that_cannot_be_read_are_refused(tmp_path, row, message):
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, [{"text": TEXT, **row}])
+    refused(message, read, tmp_path, [{"text": TEXT, **row}])
 
 
 def test_a_table_with_a_word_in_each_row_is_read(tmp_path):
@@ -151,5 +150,4 @@ def test_a_table_with_a_word_in_each_row_is_read(tmp_path):
         assert second.place_of(1) == f"{path}, line 5"
     frame.drop(columns="Tag").to_csv(path, index=False)
     assert [sentence.tags for sentence in reading.read("tagging", path, "test")] == [None, None]
-    with pytest.raises(InputError, match="line 2: a table with one word in each row needs the columns word, tag"):
-        reading.read("tagging", path)
+    refused("line 2: a table with one word in each row needs the columns word, tag", reading.read, "tagging", path)

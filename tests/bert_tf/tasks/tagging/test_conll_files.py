@@ -11,6 +11,7 @@ from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.tagged_objects import sentence_of
 from tests.bert_tf.tasks import reading
 from tests.bert_tf.tasks.reading import tagged
+from tests.kit import refused
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -98,14 +99,12 @@ def test_a_conll_file_may_be_named_csv(tmp_path, content):
     ],
 )
 def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, content)
+    refused(message, read, tmp_path, content)
 
 
 def test_columns_that_are_not_there_are_refused(tmp_path):
     for layout, flag in ((WordColumns(2, -1), "--word_column=2"), (WordColumns(0, -3), "--tag_column=-3")):
-        with pytest.raises(InputError, match=f"line 1: has 2 columns, counted from 0; {flag} is not one of them"):
-            read(tmp_path, "a O\n", layout)
+        refused(f"line 1: has 2 columns, counted from 0; {flag} is not one of them", read, tmp_path, "a O\n", layout)
 
 
 def source(tmp_path, content, **options):
