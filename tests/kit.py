@@ -24,7 +24,7 @@ SCRIPTS_OF_KINDS = {
 }  # fmt: skip
 
 
-def refused(match: str, call: Callable, *args, **kwargs) -> str:
+def refused(match: str, call: Callable, /, *args, **kwargs) -> str:
     """Calls a function that refuses its input; returns the message, which is one line in which `match` is found."""
     with pytest.raises(InputError, match=match) as error:
         call(*args, **kwargs)

@@ -29,7 +29,7 @@ DATA = {
 }
 
 
-def read(kind, path, split="train", **options):
+def read(kind, path, split="train", /, **options):
     """Returns the examples of a file."""
     return DATA[kind]("", {split: (str(path),)}, **options).read(split)
 

@@ -17,6 +17,7 @@ ANSWERS = [{"text": [text[0]], "answer_start": [0]} for text in TEXTS]
 # The columns of a kind's rows, the texts and the right answers of their examples, and options of the reader.
 KINDS = {
     "classes": ("classification", {"text": TEXTS, "label": list("xyxyx")}, list("xyxyx"), {}),
+    "no texts": ("classification", {"text": [None, *TEXTS[1:]], "label": list("xyxyx")}, list("xyxyx"), {}),
     "numbers": ("classification", {"text": TEXTS, "label": [2, 10, 0, 10, 2]}, ["2", "10", "0", "10", "2"], {}),
     "booleans": ("classification", {"text": TEXTS, "label": [True] * 4 + [False]}, ["True"] * 4 + ["False"], {}),
     "scores": ("classification", {"text": TEXTS, "label": [0.5, 2, -1e-7, 3.25, 1e9]}, [0.5, 2, -1e-7, 3.25, 1e9],
@@ -77,7 +78,7 @@ def content(data):
     return data.fingerprint("train")[0].rsplit(", ", 2)[1:]
 
 
-IN_MEMORY = [name for name, kind in KINDS.items() if kind[0] in ("classification", "embeddings")]
+IN_MEMORY = [name for name, kind in KINDS.items() if kind[0] in ("classification", "embeddings") and name != "no texts"]
 TABLES = {
     "lists": lambda columns: list(zip(*columns.values(), strict=True)),
     "records": lambda columns: pandas.DataFrame(columns).to_dict("records"),

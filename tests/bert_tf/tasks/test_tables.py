@@ -1,11 +1,12 @@
 """Tables of a user's own files."""
 
+import pandas
 import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.questions.squad_file import Answer
 from tests.bert_tf.tasks.reading import DATA, cells, read
-from tests.kit import refused
+from tests.kit import refused, write
 
 
 @pytest.mark.parametrize(
@@ -18,55 +19,35 @@ from tests.kit import refused
     ],
 )
 def test_ignores_blank_last_lines_but_not_empty_cells(tmp_path, format, text, expected):
-    path = tmp_path / "a"
-    path.write_bytes(text.encode())
-    assert [text for (text,) in cells(path, "text", format=format)] == expected
+    assert [text for (text,) in cells(write(tmp_path / "a", text), "text", format=format)] == expected
 
 
-@pytest.mark.parametrize("extension", ["tsv", "csv"])
-def test_old_mac_line_ends_are_named(tmp_path, extension):
-    path = tmp_path / f"a.{extension}"
-    path.write_bytes(b"text\rgood\rbad\r")
+@pytest.mark.parametrize("end", ["tsv", "csv"])
+def test_old_mac_line_ends_are_named(tmp_path, end):
+    path = write(tmp_path / f"a.{end}", "text\rgood\rbad\r")
     refused("line 1: has CR inside the line; save the file with LF or CRLF", cells, path, "text")
 
 
 def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    path = tmp_path / "a.tsv"
     texts = ["plain", 'she said "no" twice', '"quoted" and ""', "end"]
-    pandas.DataFrame({"text": texts, "label": list("xyxy")}).to_csv(path, sep="\t", index=False)
+    path = write(tmp_path / "a.tsv", pandas.DataFrame({"text": texts, "label": list("xyxy")}))
     refused("line 3: .* has doubled quotes inside; .* --quoted .*or --noquoted", cells, path, "text", format="tsv")
     assert [text for (text,) in cells(path, "text", format="tsv", quoted=True)] == texts
     assert cells(path, "text", format="tsv", quoted=False)[0] == ("plain",)
     assert cells(path, "label", format="tsv")[0] == ("x",), "quotes in other columns have no effect"
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl", "json"])
-def test_tables_that_pandas_wrote_are_read(tmp_path, end):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": ["a, b", 'she; "no"', None, "d"], "label": [1, 0, 1, 1]}, index=[3, 5, 8, 9])
-    path = tmp_path / f"a.{end}"
-    write = {
-        "csv": lambda: frame.to_csv(path, sep=";", encoding="utf-8-sig"),  # as spreadsheets with decimal commas
-        "parquet": lambda: frame.to_parquet(path),
-        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
-        "json": lambda: frame.to_json(path, orient="records", indent=2),
-    }[end]
-    write()
-    examples = read("classification", path)
-    assert [example.text_a for example in examples] == ["a, b", 'she; "no"', "", "d"]
-    assert [example.label for example in examples] == ["1", "0", "1", "1"]
-
-
-def test_a_list_that_is_not_of_objects_is_refused(tmp_path):
-    path = tmp_path / "a.json"
-    for content, message in [
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
         ("[1, 2]", "line 1: is a number, not an object"),
         ('["a", 1]\n["b", 0]', "is not JSON .*; write one list of objects, or one"),
         (f'[{{"text": {"1" * 5000}}}]', "is not JSON .*4300 digits.*; write one list of objects"),
-    ]:
-        path.write_text(content)
-        refused(message, cells, path)
+    ],
+    ids=["numbers", "lists", "long number"],
+)
+def test_a_list_that_is_not_of_objects_is_refused(tmp_path, content, message):
+    refused(message, cells, write(tmp_path / "a.json", content))
 
 
 @pytest.mark.parametrize("kind", ["classification", "embeddings"])
@@ -77,10 +58,8 @@ def test_a_parquet_file_that_is_not_there_is_named(tmp_path, kind):
 
 
 def test_a_score_beyond_float64_is_refused_by_its_line(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(f'{{"text": "a", "label": 1{"0" * 400}}}\n')
-    with pytest.raises(InputError, match="line 1: the label 1000* is not a number; fix or remove"):
-        DATA["classification"]("", {"train": (str(path),)}, "regression").read("train")
+    path = write(tmp_path / "a.jsonl", f'{{"text": "a", "label": 1{"0" * 400}}}\n')
+    refused("line 1: the label 1000* is not a number; fix or remove", read, "classification", path, kind="regression")
 
 
 @pytest.mark.torch
@@ -134,6 +113,4 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
     ],
 )  # fmt: skip
 def test_bad_tagged_objects_are_refused(tmp_path, line, message):
-    path = tmp_path / "a.jsonl"
-    path.write_text(line + "\n")
-    refused(message, read, "tagging", path, scheme="iob2")
+    refused(message, read, "tagging", write(tmp_path / "a.jsonl", line + "\n"), scheme="iob2")

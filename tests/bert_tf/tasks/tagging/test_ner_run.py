@@ -8,28 +8,14 @@ import pytest
 import tensorflow as tf
 from seqeval import metrics as seqeval
 
-from bert_tf.config import BertConfig
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning import activations, batches
-from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.finetuning.task import encoded_split
-from bert_tf.run_ner import main as run_ner
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging import conll_files
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
-from bert_tf.tasks.tagging.settings import NerSettings
-from bert_tf.tokenization import BertTokenizer
-from data_gen.learn_vocab import main as learn_vocab
-from data_gen.settings import VocabularySettings
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
+from tests.bert_tf import tagging
 from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights, weights
-from tests.bert_tf.tagging import write
-from tests.bert_tf.tasks_of_flags import tagging_task
 from tests.conftest import WORDS
+from tests.kit import refused, run, write
 from tests.small_configs import small_config
 
 
@@ -52,27 +38,23 @@ def inputs(tmp_path_factory):
     """Files with the names of CoNLL-2003's files, a cased vocabulary learned from them, and a configuration."""
     folder = tmp_path_factory.mktemp("ner")
     for seed, (split, count) in enumerate({"train": 120, "valid": 20, "test": 12}.items()):
-        write(folder / f"{split}.txt", cased_sentences(count, seed), "{word} NN {tag}")
+        tagging.write(folder / f"{split}.txt", cased_sentences(count, seed), "{word} NN {tag}")
     corpus = "\n".join(" ".join(s.words) for s in cased_sentences(120, 0))
     (folder / "corpus.txt").write_text(corpus + "\n")
-    learn_vocab(
-        VocabularySettings(
-            input_file=str(folder / "corpus.txt"), output_file=str(folder / "vocab.txt"), vocab_size=150,
-            do_lower_case=False,
-        )
-    )  # fmt: skip
+    files = {"input_file": folder / "corpus.txt", "output_file": folder / "vocab.txt"}
+    run("data_gen.learn_vocab", **files, vocab_size=150, do_lower_case=False)
     for name, layers in (("config", 1), ("deep", 4)):
         config = small_config(150, 16, layers, dropout=0.0, initializer_range=0.1)
         (folder / f"{name}.json").write_text(config.to_json_string())
     return folder
 
 
-def settings(inputs, output_dir, *more: str) -> NerSettings:
-    return parse(
-        NerSettings,
-        [f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json", f"--vocab_file={inputs}/vocab.txt",
-         f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=10", "--num_train_epochs=10",
-         "--learning_rate=1e-2", *more],
+def run_ner(inputs, output_dir, *more):
+    """Trains a small cased tagger by default."""
+    return run(
+        "run_ner", f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json",
+        f"--vocab_file={inputs}/vocab.txt", f"--output_dir={output_dir}", "--max_seq_length=24",
+        "--train_batch_size=10", "--num_train_epochs=10", "--learning_rate=1e-2", *more,
     )  # fmt: skip
 
 
@@ -82,7 +64,7 @@ ALL = ["--do_train", "--do_eval", "--do_predict"]
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    return folder, run_ner(settings(inputs, folder, *ALL))
+    return folder, run_ner(inputs, folder, *ALL)
 
 
 def columns(path):
@@ -118,17 +100,17 @@ def test_predictions_have_every_line(inputs, trained):
 @pytest.mark.slow
 def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplog):
     folder, scores = trained
-    again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
+    again = run_ner(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences")
     assert again == pytest.approx(scores, rel=1e-5)
     words = [row["words"] for _, row in conll_files.rows(str(inputs / "test.txt"), WordColumns())]
     (tmp_path / "words.txt").write_text("\n\n".join("\n".join(sentence) for sentence in words))
     out = shutil.copytree(folder, tmp_path / "run")
     expected = (out / "test_predictions.txt").read_text().replace("-DOCSTART- O O\n\n", "").splitlines()
     caplog.clear()
-    run_ner(settings(inputs, out, "--do_predict"))
+    run_ner(inputs, out, "--do_predict")
     assert caplog.text.count("PER: precision:") == 1
     (out / "test_scores.txt").unlink()
-    run_ner(settings(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/words.txt"))
+    run_ner(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/words.txt")
     lines = (out / "test_predictions.txt").read_text().splitlines()
     assert lines == [" ".join(line.split()[::2]) for line in expected]
     assert not (out / "test_scores.txt").exists()
@@ -136,7 +118,7 @@ def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplo
 
 @pytest.mark.slow
 def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
-    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    run("export.export_saved_model", checkpoint_dir=trained[0], export_dir=tmp_path / "1")
     words = [row["words"] for _, row in conll_files.rows(str(inputs / "test.txt"), WordColumns())]
     serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
     found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
@@ -147,7 +129,7 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
     texts = [", ".join(sentence) + "." for sentence in words]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     out = shutil.copytree(trained[0], tmp_path / "run")
-    run_ner(settings(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/texts.jsonl"))
+    run_ner(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/texts.jsonl")
     found = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](text=tf.constant(texts))
     pairs = zip(*(found[name].numpy().ravel() for name in ("words", "tags")), strict=True)
     served = [f"{word.decode()} {tag.decode()}" for word, tag in pairs if word]
@@ -158,41 +140,34 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "message"),
+    ("content", "flags", "message"),
     [
-        ("Will NN B-LOC\n", [], r"train.txt, line 1: the tag 'B-LOC' has an unknown type; known types: PER"),
-        ("a NN O\n", [], r"train.txt: every tag is O, so there is nothing to learn"),
-        ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER should be B-PER"),
-        (None, ["--feature_layers=concat_last_four"],
+        ("Will NN B-LOC\n", ["--train_data_path={}", "--entity_types=PER"],
+         r"a.txt, line 1: the tag 'B-LOC' has an unknown type; known types: PER"),
+        ("a NN O\n", ["--train_data_path={}"], r"a.txt: every tag is O, so there is nothing to learn"),
+        ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", ["--train_data_path={}"],
+         r"a.txt, line 5: the tag I-PER should be B-PER"),
+        ("a NN O\nb NN B-ORG\n", ["--do_eval", "--eval_data_path={}"],
+         r"a.txt, line 2: the tag 'B-ORG' has an unknown type; known types: PER"),
+        ("", ["--feature_layers=concat_last_four"],
          r"--feature_layers: concat_last_four reads 4 hidden layers from the top, but the encoder has 1"),
-        (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "does not train the encoder; drop"),
-        (None, ["--feature_layers=last_hidden", "--bilstm_head"], "already has a BiLSTM, and --bilstm_head"),
-        (None, ["--data_dir="], "--do_train needs --train_data_path or --data_dir"),
+        ("", ["--feature_layers=last_hidden", "--frozen_layers=1"], "does not train the encoder; drop"),
+        ("", ["--feature_layers=last_hidden", "--bilstm_head"], "already has a BiLSTM, and --bilstm_head"),
+        ("", ["--data_dir="], "--do_train needs --train_data_path or --data_dir"),
     ],
 )  # fmt: skip
-def test_bad_data_and_flags_are_refused_first(inputs, tmp_path, content, more, message):
-    flags = [*more]
-    if content is not None:
-        (tmp_path / "train.txt").write_text(content)
-        flags += [f"--data_dir={tmp_path}"]
-        flags += ["--entity_types=PER"] if "LOC" in content else []
-    with pytest.raises(InputError, match=message):
-        run_ner(settings(inputs, tmp_path / "out", "--do_train", *flags))
+def test_bad_data_and_flags_are_refused_first(inputs, tmp_path, content, flags, message):
+    path = write(tmp_path / "a.txt", content)
+    refused(message, run_ner, inputs, tmp_path / "out", "--do_train", *(flag.format(path) for flag in flags))
     assert not (tmp_path / "out").exists()
-
-
-def test_refuses_unknown_dev_entity_type_with_line(inputs, tmp_path):
-    (tmp_path / "dev.txt").write_text("a NN O\nb NN B-ORG\n")
-    with pytest.raises(InputError, match=r"dev.txt, line 2: the tag 'B-ORG' has an unknown type; known types: PER"):
-        run_ner(settings(inputs, tmp_path / "out", "--do_train", "--do_eval", f"--eval_data_path={tmp_path}/dev.txt"))
 
 
 FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=5e-3",
             "--noadam_bias_correction"]  # fmt: skip
 
 
-def features(inputs, output_dir, *more: str) -> NerSettings:
-    return settings(inputs, output_dir, f"--bert_config_file={inputs}/deep.json", *FEATURES, *more)
+def run_features(inputs, output_dir, *more):
+    return run_ner(inputs, output_dir, f"--bert_config_file={inputs}/deep.json", *FEATURES, *more)
 
 
 @pytest.fixture
@@ -207,7 +182,7 @@ def refuse(*args, **kwargs):
 @pytest.mark.slow
 def test_features_are_computed_only_once(inputs, tmp_path, small_batches, monkeypatch):
     shared = f"--activations_dir={tmp_path}/shared"
-    scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
+    scores = run_features(inputs, tmp_path / "a", *ALL, shared)
     assert scores["f1"] > 0.25, "it learns from an encoder of random weights"
     assert len(list((tmp_path / "shared").iterdir())) == 3
     trained, start = weights(tmp_path / "a/ckpt-120"), weights(tmp_path / "a/ckpt-0")
@@ -218,62 +193,36 @@ def test_features_are_computed_only_once(inputs, tmp_path, small_batches, monkey
     assert not any("encoder" in name and "OPTIMIZER" in name for name in trained)
     monkeypatch.setattr(BertEncoder, "call", refuse)
     # --feature_layers is taken from the run's folder
-    again = run_ner(settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared))
+    again = run_ner(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared)
     assert again == pytest.approx(scores, rel=1e-5)
-    other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=3e-3", *ALL, shared))
+    other = run_features(inputs, tmp_path / "b", "--learning_rate=3e-3", *ALL, shared)
     assert other["loss"] > 0
 
 
 @pytest.mark.slow
 def test_a_kill_during_the_features_changes_nothing(inputs, tmp_path, small_batches, monkeypatch):
     flags = ["--num_train_epochs=4", "--save_checkpoints_steps=14", "--do_train", "--do_eval"]
-    run_ner(features(inputs, tmp_path / "whole", *flags))
+    run_features(inputs, tmp_path / "whole", *flags)
 
     def killed(shown, rows):
         raise Killed
 
-    run = features(inputs, tmp_path / "killed", *flags)
     with monkeypatch.context() as patch:
         patch.setattr(activations.ProgressBar, "update", killed)  # after the first batch
         with pytest.raises(Killed):
-            run_ner(run)
+            run_features(inputs, tmp_path / "killed", *flags)
     assert not list((tmp_path / "killed/activations").iterdir())
-    run_ner(run)
+    run_features(inputs, tmp_path / "killed", *flags)
     for path in [*(tmp_path / "killed").glob("ckpt-48.*"), tmp_path / "killed/checkpoint"]:
         path.unlink()
     monkeypatch.setattr(BertEncoder, "call", refuse)
-    run_ner(run)
+    run_features(inputs, tmp_path / "killed", *flags)
     assert_same_weights(tmp_path / "killed/ckpt-48", tmp_path / "whole/ckpt-48")
 
 
 @pytest.mark.slow
 def test_replicas_learn_what_one_device_learns(inputs, tmp_path):
     flags = ["--num_train_epochs=1", "--do_train", "--do_eval", "--eval_batch_size=10"]
-    one = run_ner(features(inputs, tmp_path / "one", *flags))
-    two = run_ner(features(inputs, tmp_path / "two", *flags, "--distribution_strategy=mirrored", "--num_gpus=0"))
+    one = run_features(inputs, tmp_path / "one", *flags)
+    two = run_features(inputs, tmp_path / "two", *flags, "--distribution_strategy=mirrored", "--num_gpus=0")
     assert two == pytest.approx(one, rel=1e-3)
-
-
-@pytest.mark.torch
-def test_logits_equal_hugging_face_token_classifier(inputs, trained, tmp_path):
-    import torch
-    import transformers
-
-    convert_checkpoint(
-        ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face", vocab_file="")
-    )
-    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "hf").eval()
-    assert theirs.config.id2label == {0: "O", 1: "B-PER", 2: "I-PER"}
-    sentence = next(iter(cased_sentences(1, 9)))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
-    with torch.no_grad():
-        expected = theirs(**encoded).logits[0].numpy()
-    task = tagging_task(settings(inputs, trained[0], "--do_eval"))
-    ours = BertTokenizer(f"{inputs}/vocab.txt", False)
-    split = encoded_split(task, [sentence], ours, 24)
-    model = FineTunedBert(BertConfig.from_json_file(f"{inputs}/config.json"), task.head)
-    tf.train.Checkpoint(model=model).restore(str(trained[0] / "ckpt-120")).expect_partial()
-    rows = task.model_inputs(split.columns, ours, 24)
-    np.testing.assert_array_equal(rows["input_ids"][0, : len(expected)], encoded["input_ids"][0])
-    np.testing.assert_allclose(model(rows)["logits"][0, : len(expected)], expected, atol=1e-5)

@@ -49,23 +49,6 @@ def test_alignment_is_that_of_tf_models_official(vocab_file, lower):
         assert columns["token_labels"][number].numpy().tolist() == labels
 
 
-@pytest.mark.torch
-def test_alignment_is_that_of_hugging_faces_word_ids(vocab_file):
-    from transformers import BertTokenizerFast
-
-    tokenizer, task = BertTokenizer(vocab_file), make_task()
-    theirs = BertTokenizerFast(vocab_file, do_lower_case=True)
-    found = sentences(tokenizer.vocabulary, 30)
-    columns = task.encode(found, tokenizer, 64)
-    for number, sentence in enumerate(found):
-        encoded = theirs(list(sentence.words), is_split_into_words=True)
-        words = [word for word in encoded.word_ids() if word is not None]
-        first = [place for place, word in enumerate(words) if place == 0 or words[place - 1] != word]
-        assert encoded["input_ids"][1:-1] == columns["tokens"][number].numpy().tolist()
-        labeled = np.flatnonzero(columns["token_labels"][number].numpy() != NOT_LABELED)
-        assert labeled.tolist() == first
-
-
 @pytest.mark.parametrize("document_context", [False, True])
 @pytest.mark.parametrize("length", [5, 12, 400])
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes"])
