@@ -9,14 +9,12 @@ import tensorflow as tf
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.encoder_pair import make_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_ner import main as run_ner
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.trained import load
 from bert_tf.text import tokenizer_files
@@ -24,7 +22,7 @@ from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.reference import random_batch
 from tests.bert_tf.tagging import sentences, write
 from tests.export.exports import ask, export
-from tests.kit import refused
+from tests.kit import refused, run
 
 SIZES = {"vocab_size": 400, "max_position_embeddings": 40}
 
@@ -125,9 +123,9 @@ def test_a_pair_is_converted_with_more_words(halves, tmp_path):
     (tmp_path / "more.txt").write_text("\n".join([*words, "worda", "wordb"]) + "\n")
     pair = f"{halves}/ltr,{halves}/rtl"
     given = {"input": pair, "format": "bert_tf"}
-    convert_checkpoint(ConversionSettings(**given, output=f"{tmp_path}/same"))
+    run("convert_checkpoint", **given, output=f"{tmp_path}/same")
     extended = f"{tmp_path}/more.txt"
-    convert_checkpoint(ConversionSettings(**given, output=f"{tmp_path}/more", extended_vocab_file=extended))
+    run("convert_checkpoint", **given, output=f"{tmp_path}/more", extended_vocab_file=extended)
     same, more, encoder = (checkpoints.load_encoder(path) for path in (f"{tmp_path}/same", f"{tmp_path}/more", pair))
     assert more.config.vocab_size == max(encoder.config.vocab_size, len(words) + 2)
     batch = random_batch(same.config, batch=2, length=24, predictions=2)

@@ -11,35 +11,28 @@ from bert_tf import conversion
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoints import open_checkpoint
 from bert_tf.classifier import TextClassifier
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.core import hub
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.embedder import TextEmbedder
 from bert_tf.finetuning import description
-from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import takeover
 from bert_tf.tasks.classification import glue
-from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
 from bert_tf.tasks.embeddings.prompts import VectorFiles
-from bert_tf.tasks.tagging.settings import NerSettings
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks import small_runs
 from tests.export.exports import ask, export, put_together
 from tests.export.serving.every_kind import GOOD, TASKS
-from tests.kit import refused
+from tests.kit import refused, run
 
 PAIRS = [("the man said", "he was there"), ("all of you", "they had")]
 
 
-def as_hugging_face(run, folder):
+def as_hugging_face(source, folder):
     """Writes a run as transformers saves it."""
-    convert_checkpoint(ConversionSettings(input=str(run), output=str(folder), format="hugging_face"))
+    run("convert_checkpoint", input=source, output=folder, format="hugging_face")
     os.remove(folder / "conversion.json")
     return folder
 
@@ -85,7 +78,7 @@ def test_a_copy_of_a_run_knows_its_task(name, vocab_file, tmp_path):
     others = {"long_text": "head_tail", "version_2_with_negative": True, "document_context": True}
     changed = {key: others.get(key, value) for key, value in own.parameters.items()}
     description.write(str(tmp_path / "run"), dataclasses.replace(own, parameters=changed))
-    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/hf", format="hugging_face"))
+    run("convert_checkpoint", input=f"{tmp_path}/run", output=f"{tmp_path}/hf", format="hugging_face")
     with conversion.run_of(f"{tmp_path}/hf") as folder:
         found = description.read(folder)
     plain = {key: value for key, value in changed.items() if key not in ("mean", "deviation")}
@@ -110,13 +103,13 @@ def test_classifier_loads_saves_and_predicts(theirs, tmp_path, monkeypatch):
     files = [f"--test_data_path={tmp_path}/test.csv", f"--eval_data_path={tmp_path}/dev.csv"]
     columns = ["--text_a_column=a", "--text_b_column=b", "--max_seq_length=24"]
     flags = [f"--output_dir={tmp_path}/new", *files, *columns, "--task_name=own", "--do_eval", "--do_predict"]
-    scores = run_classifier(parse(ClassifierSettings, [*flags, f"--init_checkpoint={theirs}/hf"]))
+    scores = run("run_classifier", *flags, f"--init_checkpoint={theirs}/hf")
     assert 0 <= scores["accuracy"] <= 1
     rows = [line.split("\t") for line in (tmp_path / "new/test_results.tsv").read_text().splitlines()]
     np.testing.assert_allclose(np.array(rows, np.float64), expected.probabilities(PAIRS), atol=1e-5)
-    assert run_classifier(parse(ClassifierSettings, flags)) == scores  # a second command needs no other model
+    assert run("run_classifier", *flags) == scores  # a second command needs no other model
     ours = [flag.replace("/new", "/ours") for flag in (*flags[:-2], "--do_eval")]
-    own_run = run_classifier(parse(ClassifierSettings, [*ours, "--task_name=own", f"--init_checkpoint={theirs}/run"]))
+    own_run = run("run_classifier", *ours, "--task_name=own", f"--init_checkpoint={theirs}/run")
     assert own_run == pytest.approx(scores, rel=1e-5)
     again = TextClassifier.load(str(tmp_path / "new"))
     np.testing.assert_allclose(again.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
@@ -124,14 +117,13 @@ def test_classifier_loads_saves_and_predicts(theirs, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_tagger_is_evaluated_with_its_own_types(vocab_file, tmp_path):
-    from bert_tf.run_ner import main as run_ner
 
     put_together(tmp_path / "run", vocab_file, TASKS["tags"](), spread=0.3)
     hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
     (tmp_path / "dev.conll").write_text("the B-PER\nman I-PER\nsaid O\n\nall O\nof O\nyou B-LOC\n")
     flags = [f"--eval_data_path={tmp_path}/dev.conll", "--do_eval", f"--output_dir={tmp_path}/new"]
-    scores = run_ner(parse(NerSettings, [*flags, f"--init_checkpoint={hf}"]))
-    assert scores["accuracy"] == run_ner(parse(NerSettings, flags))["accuracy"]
+    scores = run("run_ner", *flags, f"--init_checkpoint={hf}")
+    assert scores["accuracy"] == run("run_ner", *flags)["accuracy"]
     assert (tmp_path / "new/dev_predictions.txt").exists()
 
 
@@ -142,9 +134,9 @@ def test_a_tagger_keeps_the_order_of_its_outputs(vocab_file, tmp_path):
     edit_config(hf, **hugging_face.label_entries(labels))
     contents = open_checkpoint(str(hf))
     entries, answers = hugging_face.read_entries(contents), takeover.FlagValues()
-    with conversion.run_of(str(hf)) as run:
-        assert description.read(run).labels == tuple(labels)
-        taken_over = open_checkpoint(run).tensors["token_head/dense/bias"].read()
+    with conversion.run_of(str(hf)) as copy:
+        assert description.read(copy).labels == tuple(labels)
+        taken_over = open_checkpoint(copy).tensors["token_head/dense/bias"].read()
     np.testing.assert_array_equal(taken_over, contents.tensors["token_head/dense/bias"].read())
     for wrong in (["NOUN", *labels[1:]], [*labels[:-1], "B-NEW"]):
         with pytest.raises(InputError, match="a tagger needs O, B and I of each type"):
@@ -153,7 +145,7 @@ def test_a_tagger_keeps_the_order_of_its_outputs(vocab_file, tmp_path):
 
 def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, monkeypatch):
     def take_over(source, target, **settings):
-        convert_checkpoint(ConversionSettings(input=str(source), output=str(target), format="bert_tf", **settings))
+        run("convert_checkpoint", input=source, output=target, format="bert_tf", **settings)
 
     take_over(theirs / "hf", tmp_path / "weights")
     assert not (tmp_path / "weights/task.json").exists()
@@ -162,7 +154,7 @@ def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, 
     for checkpoint in (str(theirs / "hf"), "hf://owner/classifier"):
         refused("give --has_pairs or --nohas_pairs", TextClassifier.load, checkpoint)
     with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
-        export_saved_model(ExportSettings(checkpoint_dir=str(theirs / "hf"), export_dir=str(tmp_path / "1")))
+        run("export.export_saved_model", checkpoint_dir=theirs / "hf", export_dir=tmp_path / "1")
     edit_config(theirs / "hf", problem_type="regression")
     refused("predicts 3 scores for a text", take_over, theirs / "hf", tmp_path / "scores", has_pairs=False)
     edit_config(theirs / "hf", problem_type="single_label_classification")
@@ -173,17 +165,14 @@ def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):
     (tmp_path / "dev.csv").write_text("text,label\nthe man,0\nall of,1\n")
     flags = [f"--eval_data_path={tmp_path}/dev.csv", "--do_eval", f"--output_dir={tmp_path}/new", "--labels=0,1"]
     with pytest.raises(InputError, match="has no head for this task"):
-        run_classifier(
-            parse(ClassifierSettings, [*flags, "--task_name=own", f"--init_checkpoint={tmp_path}/pretrained"])
-        )
+        run("run_classifier", *flags, "--task_name=own", f"--init_checkpoint={tmp_path}/pretrained")
     put_together(tmp_path / "run", vocab_file, make_task(2, has_pairs=False))
     flags += ["--reinitialize_head", f"--init_checkpoint={tmp_path}/run"]
-    with pytest.raises(InputError, match="without --reinitialize_head"):
-        run_classifier(parse(ClassifierSettings, [*flags, "--task_name=own"]))
+    refused("without --reinitialize_head", run, "run_classifier", *flags, "--task_name=own")
     assert not (tmp_path / "new").exists()
     as_hugging_face(tmp_path / "pretrained", tmp_path / "hf")
     with pytest.raises(InputError, match="hf: has no head for a task; .* --task_name=embeddings or fill_mask"):
-        export_saved_model(ExportSettings(checkpoint_dir=str(tmp_path / "hf"), export_dir=str(tmp_path / "1")))
+        run("export.export_saved_model", checkpoint_dir=tmp_path / "hf", export_dir=tmp_path / "1")
 
 
 @pytest.mark.quick_cases("classification")
@@ -225,7 +214,7 @@ def test_a_conversion_is_evaluated_as_its_run(kind, vocab_file, tmp_path):
     file = {"choice": f"--eval_data_path={data}/choices.jsonl", "questions": f"--predict_file={data}/squad.json"}[kind]
     ways = ["--version_2_with_negative", "--doc_stride=3", "--max_query_length=3"] if kind == "questions" else []
     small_runs.trained(kind, vocab_file, tmp_path / "run", *ways, "--max_seq_length=12")
-    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/hf", format="hugging_face"))
+    run("convert_checkpoint", input=f"{tmp_path}/run", output=f"{tmp_path}/hf", format="hugging_face")
 
     def evaluated(folder, *more):
         return main(parse(settings, ["--do_eval", file, f"--output_dir={tmp_path / folder}", *more]))
@@ -242,10 +231,8 @@ def test_a_conversion_is_evaluated_as_its_run(kind, vocab_file, tmp_path):
 def test_sentence_transformers_folder_is_a_run(vocab_file, tmp_path):
     task = EmbeddingTask(files=VectorFiles("cls", True, "query: "))
     task.write_files(str(tmp_path / "run"), put_together(tmp_path / "run", vocab_file, task).config, 24)
-    convert_checkpoint(
-        ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/st", format="sentence_transformers")
-    )
-    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/st", output=f"{tmp_path}/ours", format="bert_tf"))
+    run("convert_checkpoint", input=f"{tmp_path}/run", output=f"{tmp_path}/st", format="sentence_transformers")
+    run("convert_checkpoint", input=f"{tmp_path}/st", output=f"{tmp_path}/ours", format="bert_tf")
     ours, theirs = (json.loads((tmp_path / folder / "task.json").read_text()) for folder in ("ours", "run"))
     assert ours == theirs
     expected = TextEmbedder.load(f"{tmp_path}/run").encode(PAIRS[0])
@@ -261,7 +248,7 @@ def test_a_benchmark_takes_a_run_over(vocab_file, tmp_path):
         )
         given = [f"--data_dir={tmp_path}/data", "--do_eval", f"--output_dir={tmp_path}/{name}"]
         init = [f"--task_name={name}", f"--init_checkpoint={tmp_path}/run"]
-        scores = run_classifier(parse(ClassifierSettings, [*given, *init]))
-        assert run_classifier(parse(ClassifierSettings, [*given, init[0]])) == scores
+        scores = run("run_classifier", *given, *init)
+        assert run("run_classifier", *given, init[0]) == scores
         task = json.loads((tmp_path / name / "task.json").read_text())
         assert (task["task_name"], task["max_seq_length"]) == (name, 24)

@@ -11,6 +11,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.score_text import main as score_text
 from bert_tf.settings import ScoringSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.kit import refused
 
 CHOICES = [("the man said", ["he was there", "all of you", "they had"], 1), ("you had the word", ["was", "he said"], 0)]
 
@@ -103,8 +104,7 @@ def test_texts_and_labels_that_pandas_wrote_are_read(models, tmp_path):
     ],
 )  # fmt: skip
 def test_what_cannot_be_scored_is_refused(models, tmp_path, mode, line, flags, message):
-    with pytest.raises(InputError, match=message):
-        score(tmp_path, models, mode, [line], *flags, name="input.tsv")
+    refused(message, score, tmp_path, models, mode, [line], *flags, name="input.tsv")
 
 
 @pytest.mark.parametrize("mode", ["continuation", "choose"])

@@ -9,6 +9,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.engine import run_finetuning
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
+from tests.kit import refused
 
 
 @pytest.fixture(scope="module")
@@ -54,5 +55,4 @@ def test_non_finite_outputs_are_not_written(folder, vocab_file, trained, flag, w
 def test_a_missing_or_damaged_description_is_refused(tmp_path, content, message):
     if content is not None:
         (tmp_path / "task.json").write_text(content)
-    with pytest.raises(InputError, match=message):
-        description.read(str(tmp_path))
+    refused(message, description.read, str(tmp_path))

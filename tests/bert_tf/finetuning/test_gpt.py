@@ -22,6 +22,7 @@ from tests.bert_tf.finetuning import word_task
 from tests.bert_tf.finetuning.test_packed_finetuning import CONFIG, TASKS, assert_same, examples, measured
 from tests.bert_tf.finetuning.word_task import FindTheWord
 from tests.bert_tf.formulas import Formulas, _log_softmax
+from tests.kit import refused
 
 LTR = dataclasses.replace(CONFIG, directionality="ltr")
 BOTH_ORDERS = dataclasses.replace(make_task(3), reading=LongTextRule(pair_order="both"))
@@ -123,8 +124,7 @@ def test_new_tokens_keep_their_initial_embeddings(tmp_path, tokenizer):
 
 def test_both_orders_of_a_single_text_are_refused():
     task = dataclasses.replace(make_task(3, has_pairs=False), reading=LongTextRule(pair_order="both"))
-    with pytest.raises(InputError, match="--pair_order=both: the examples have only one text"):
-        task.check(LTR, None)
+    refused("--pair_order=both: the examples have only one text", task.check, LTR, None)
 
 
 @pytest.mark.parametrize("flag", ["--lm_coefficient=0.5", "--special_tokens=new"])

@@ -11,22 +11,19 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.initial import adapted, check_initial_of_task
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import FeatureTaggingHead
-from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_classifier, make_task
 from tests.bert_tf.finetuning.killed_run import weights
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.export.exports import put_together
+from tests.kit import refused, run
 from tests.small_configs import small_config
 
 CONFIG = small_config(max_position_embeddings=16)
@@ -54,14 +51,13 @@ def test_a_head_with_other_labels_is_refused(format, mnli, tmp_path):
     folder, trained = mnli
     if format != "bert_tf":
         folder = tmp_path / "converted"
-        convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=str(folder), format=format, vocab_file=""))
+        run("convert_checkpoint", input=mnli[0], output=folder, format=format, vocab_file="")
     for name in ("RTE", "STS-B"):
         with pytest.raises(InputError, match=REFUSED if name == "RTE" else "give the task that"):
             check_initial_of_task(str(folder), task_of(name), CONFIG, reinitialize_head=False)
     check_initial_of_task(str(folder), task_of("RTE"), CONFIG, reinitialize_head=True)
     model = make_classifier(CONFIG, 2)
-    with pytest.raises(InputError, match=REFUSED):
-        checkpoints.initialize(model, str(folder))
+    refused(REFUSED, checkpoints.initialize, model, str(folder))
     before = model.head.dense.kernel.numpy()
     checkpoints.initialize(model, str(folder), reinitialize_head=True)
     np.testing.assert_array_equal(model.head.dense.kernel, before)
@@ -110,7 +106,7 @@ def test_head_outputs_are_matched_by_label_names(kind, format, mnli, vocab_file,
     if kind == "tags":
         (task, other), order = [tagging.make_task(types) for types in (["LOC", "PER"], ["PER", "LOC"])], [0, 3, 4, 1, 2]
         put_together(folder := tmp_path / "tags", vocab_file, task, config=CONFIG)
-    convert_checkpoint(ConversionSettings(input=str(folder), output=f"{tmp_path}/{format}", format=format))
+    run("convert_checkpoint", input=folder, output=f"{tmp_path}/{format}", format=format)
     model, path = FineTunedBert(CONFIG, task.head), f"{tmp_path}/{format}"
     contents = checkpoints.open_checkpoint(path)
     assert adapted(contents, task, model.head_name) is contents
@@ -126,7 +122,7 @@ def test_head_outputs_are_matched_by_label_names(kind, format, mnli, vocab_file,
 def test_another_projects_regression_keeps_its_scale(vocab_file, tmp_path):
     trained = put_together(tmp_path / "run", vocab_file, make_task(0), config=CONFIG, spread=0.2)
     path, scale = tmp_path / "hf", {"mean": 2.5, "deviation": 1.5}
-    convert_checkpoint(ConversionSettings(input=str(tmp_path / "run"), output=str(path), format="hugging_face"))
+    run("convert_checkpoint", input=tmp_path / "run", output=path, format="hugging_face")
     (path / "conversion.json").unlink()
     task = types.SimpleNamespace(labels=(), parameters=scale)
     model = make_classifier(CONFIG, 1)
@@ -138,7 +134,7 @@ def test_another_projects_regression_keeps_its_scale(vocab_file, tmp_path):
 
 @pytest.mark.parametrize("labels", [["x", "y", "z"], ["LABEL_0", "LABEL_1", "LABEL_2"]])
 def test_unknown_label_names_are_warned_of(labels, mnli, tmp_path, caplog):
-    convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=f"{tmp_path}/hf", format="hugging_face"))
+    run("convert_checkpoint", input=mnli[0], output=f"{tmp_path}/hf", format="hugging_face")
     (tmp_path / "hf/config.json").write_text(
         json.dumps(json.loads((tmp_path / "hf/config.json").read_text()) | {"id2label": dict(enumerate(labels))})
     )
@@ -158,11 +154,11 @@ def test_a_run_matches_the_outputs_of_its_initial_head(bilstm_head, mnli, tmp_pa
     task = task_of("MNLI")
     trained = put_together(tmp_path / "run", f"{mnli[0]}/vocab.txt", task, 16, bilstm_head, config=CONFIG)
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(f"{i}\t{task.labels[i % 3]}\n" for i in range(9)))
-    run_classifier(parse(ClassifierSettings, [
-        "--task_name=own", f"--data_dir={tmp_path}", f"--labels={','.join(reversed(task.labels))}", "--do_train",
-        f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/run", "--train_batch_size=4",
-        f"--bilstm_head={str(bilstm_head).lower()}", "--num_train_epochs=1",
-    ]))  # fmt: skip
+    run(
+        "run_classifier", "--do_train", task_name="own", data_dir=tmp_path, labels=",".join(reversed(task.labels)),
+        output_dir=tmp_path / "out", init_checkpoint=tmp_path / "run", train_batch_size=4, bilstm_head=bilstm_head,
+        num_train_epochs=1,
+    )  # fmt: skip
     begun = weights(tmp_path / "out/ckpt-0")
     for path, variable in checkpoints.variables_by_path(trained).items():
         expected = variable.numpy()[..., ::-1] if variable.shape[-1] == 3 else variable
@@ -176,8 +172,7 @@ def test_the_script_refuses_a_head_before_training(mnli, tmp_path):
         "--task_name=RTE", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", f"--init_checkpoint={mnli[0]}",
         "--do_train", "--train_batch_size=4", "--max_seq_length=16",
     ]  # fmt: skip
-    with pytest.raises(InputError, match=REFUSED):
-        run_classifier(parse(ClassifierSettings, flags))
+    refused(REFUSED, run, "run_classifier", *flags)
     assert not (tmp_path / "out").exists()
 
 

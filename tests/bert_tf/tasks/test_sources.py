@@ -5,8 +5,8 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import example_checks
 from bert_tf.tasks.choice.choice_files import choice_data
-from tests.bert_tf.tasks.reading import DATA, texts
-from tests.kit import refused
+from tests.bert_tf.tasks.reading import DATA, read, texts
+from tests.kit import refused, write
 
 QUESTION = '{"id": "%s", "question": "who?", "answers": [{"text": "%s", "answer_start": %s}]}'
 SQUAD = (
@@ -26,8 +26,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_warns_of_leaks_and_contradictions(tmp_path, kind, caplog):
     make, end, content, other = KINDS[kind]
-    path = tmp_path / f"a{end}"
-    path.write_text(content % (2, *other))
+    path = write(tmp_path / f"a{end}", content % (2, *other))
     source = make("", {"train": (str(path),), "dev": (str(path),)})
     assert source.read("train") is source.read("train") and len(source.read("train")) == 2
     example_checks.warn_of_texts({split: source.read(split) for split in ("train", "dev")})
@@ -36,39 +35,31 @@ def test_warns_of_leaks_and_contradictions(tmp_path, kind, caplog):
 
 
 def test_files_of_a_split_may_match_a_glob(tmp_path):
-    pandas, folder = pytest.importorskip("pandas"), tmp_path / "a[b]"
-    folder.mkdir()
+    folder = tmp_path / "a[b]"
     for number in range(2):  # as on the Hugging Face hub
-        pandas.DataFrame({"text": [f"a {number}"], "label": ["x"]}).to_parquet(
-            folder / f"train-0000{number}-of-00002.parquet"
-        )
+        write(folder / f"train-0000{number}-of-00002.parquet", [{"text": f"a {number}", "label": "x"}])
     for data_dir, paths in ((str(folder), {}), ("", {"train": (f"{tmp_path}/*/train-*",)})):
         data = texts(data_dir, paths)
         assert [example.text_a for example in data.read("train")] == ["a 0", "a 1"] and not data.source.has_dev
     (folder / "train.csv").touch()
-    with pytest.raises(InputError, match=r"has train.csv and train-00000-of-00002.parquet; choose one"):
-        texts(str(folder), {}).read("train")
+    refused("has train.csv and train-00000-of-00002.parquet; choose one", texts(str(folder), {}).read, "train")
 
 
 @pytest.mark.parametrize("kind", ["classification", "choice", "questions"])
 def test_refuses_duplicate_ids(tmp_path, kind):
     make, end, content, other = KINDS[kind]
-    path = tmp_path / f"a{end}"
-    path.write_text(content % (1, *other))
-    with pytest.raises(InputError, match=r"the id '1' is also the id of .*; give each example a unique id"):
-        make("", {"test": (str(path),)}).read("test")
+    path = write(tmp_path / f"a{end}", content % (1, *other))
+    data = make("", {"test": (str(path),)})
+    refused(r"the id '1' is also the id of .*; give each example a unique id", data.read, "test")
 
 
 def test_an_id_must_not_be_another_rows_number(tmp_path):
-    path = tmp_path / "a.jsonl"
-    line = '{"context": "so", "choices": ["a", "b"]%s}\n'
-    path.write_text(line % "" + line % ', "id": "r1"' + line % "")
-    assert [example.id for example in choice_data("", {"test": (str(path),)}).read("test")] == [None, "r1", None]
-    path.write_text(line % ', "id": 1' + line % "")
-    with pytest.raises(
-        InputError, match=r"line 2: the id '1' is also the id of line 1 .an example without an id has its"
-    ):
-        choice_data("", {"test": (str(path),)}).read("test")
+    row = {"context": "so", "choices": ["a", "b"]}
+    path = write(tmp_path / "a.jsonl", [row, row | {"id": "r1"}, row])
+    assert [example.id for example in read("choice", path, "test")] == [None, "r1", None]
+    write(path, [row | {"id": 1}, row])
+    message = "line 2: the id '1' is also the id of line 1 .an example without an id has its"
+    refused(message, read, "choice", path, "test")
 
 
 @pytest.mark.parametrize("kind", ["classification", "choice", "tagging"])
@@ -108,8 +99,7 @@ def test_a_changed_label_changes_the_identity(tmp_path, kind):
     ids=["deep", "long number", "no object", "other types", "no parquet", "set of lists"],
 )
 def test_damage_is_a_line_with_the_file(tmp_path, kind, end, content):
-    path = tmp_path / f"train{end}"
-    path.write_bytes(content)
+    path = write(tmp_path / f"train{end}", content)
     try:
         assert KINDS[kind][0]("", {"train": (str(path),)}).read("train"), "another kind of task may read the file"
     except InputError as error:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -9,21 +10,14 @@ import pandas
 import pytest
 import tensorflow as tf
 
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
-from bert_tf.run_swag import main as run_swag
 from bert_tf.runs import checkpoint_folder
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
 from bert_tf.tasks.choice.choice_task import ChoiceTask
-from bert_tf.tasks.choice.settings import SwagSettings
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
+from tests import kit
 from tests.bert_tf.finetuning.killed_run import assert_same_weights, weights
-from tests.export.exports import ask, padded
+from tests.kit import refused, run
 from tests.small_configs import small_config
 
 SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
@@ -31,12 +25,11 @@ ROW = '7,v,3416,The man said. He,The man said.,He,gen,"was, so",is,will,had'
 
 
 def write(path, *lines):
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
+    return kit.write(path, "".join(f"{line}\n" for line in lines))
 
 
 def read(path, split="train"):
-    return choice_data("", {split: (path,)}).read(split)
+    return choice_data("", {split: (str(path),)}).read(split)
 
 
 def test_reads_swag_columns_with_and_without_labels(tmp_path):
@@ -106,8 +99,7 @@ def test_race_folder_has_questions_of_all_levels(tmp_path):
     (middle,) = source.fingerprint("dev")
     assert entry == middle.replace("dev", "train") == f"train, 8 examples, {entry[-16:]}", "the same contents"
     (tmp_path / "dev/high/7.txt").write_text('{"article": "a", "questions": ["b"], "options": [], "answers": ["A"]}')
-    with pytest.raises(InputError, match="high/7.txt: does not have RACE's layout"):
-        choice_data(str(tmp_path), {}).read("dev")
+    refused("high/7.txt: does not have RACE's layout", choice_data(str(tmp_path), {}).read, "dev")
 
 
 def test_json_lines_have_any_number_of_choices(tmp_path):
@@ -145,9 +137,7 @@ def test_json_lines_have_any_number_of_choices(tmp_path):
 )  # fmt: skip
 def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
     path = write(tmp_path / name, *lines)
-    with pytest.raises(InputError) as error:
-        read(path)
-    assert str(error.value).startswith(path) and message in str(error.value) and "\n" not in str(error.value)
+    refused(f"^{re.escape(str(path))}.*{re.escape(message)}", read, path)
 
 
 def test_loss_and_accuracy_are_those_of_a_softmax():
@@ -198,11 +188,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def settings(folder, vocab_file, output_dir, *more: str) -> SwagSettings:
-    return parse(
-        SwagSettings,
-        [f"--data_dir={folder}", f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}",
-         f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=8", "--learning_rate=3e-3", *more],
+def train(folder, vocab_file, output_dir, *more):
+    return run(
+        "run_swag", f"--data_dir={folder}", f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}",
+        f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=8", "--learning_rate=3e-3", *more,
     )  # fmt: skip
 
 
@@ -210,7 +199,7 @@ def settings(folder, vocab_file, output_dir, *more: str) -> SwagSettings:
 def trained(folder, vocab_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("trained")
     do = ["--do_train", "--do_eval", "--do_predict", "--num_train_epochs=40"]
-    return output, run_swag(settings(folder, vocab_file, output, *do))
+    return output, train(folder, vocab_file, output, *do)
 
 
 def test_a_run_learns_and_predicts_by_id(folder, trained):
@@ -231,41 +220,24 @@ def test_a_run_learns_and_predicts_by_id(folder, trained):
 
 
 def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
-    convert_checkpoint(ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face"))
+    run("convert_checkpoint", input=trained[0], output=tmp_path / "hf", format="hugging_face")
     assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == ["BertForMultipleChoice"]
-
-
-@pytest.mark.slow
-def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
-    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
-    examples = read(str(folder / "test.jsonl"), "test")
-    found = ask(
-        tf.saved_model.load(str(tmp_path / "1")),
-        context=[example.context for example in examples],
-        start=[example.start for example in examples],
-        choices=padded([example.choices for example in examples]),
-    )
-    expected = [json.loads(line) for line in (trained[0] / "test_predictions.jsonl").read_text().splitlines()]
-    for number, entry in enumerate(expected):
-        count = len(entry["probabilities"])
-        np.testing.assert_allclose(found["probabilities"][number, :count], entry["probabilities"], atol=1e-5)
-        assert not found["probabilities"][number, count:].any() and found["choice"][number] == entry["prediction"]
 
 
 @pytest.mark.slow
 def test_resumed_and_replicated_runs_are_equal(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=3", "--save_checkpoints_steps=6", "--noskip_non_finite_steps"]
-    run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
+    train(folder, vocab_file, tmp_path / "one", *flags)
     shutil.copytree(tmp_path / "one", tmp_path / "cut")
     for path in [*(tmp_path / "cut").glob("ckpt-11.*"), tmp_path / "cut/checkpoint"]:  # 30 examples * 3 epochs / 8
         path.unlink()
     assert checkpoint_folder.newest_intact(str(tmp_path / "cut")).position == (1, 18, 0), "counted in examples"
-    run_swag(settings(folder, vocab_file, tmp_path / "cut", *flags))
+    train(folder, vocab_file, tmp_path / "cut", *flags)
     assert_same_weights(tmp_path / "cut/ckpt-11", tmp_path / "one/ckpt-11")
     more = ["--distribution_strategy=mirrored", "--gradient_accumulation_steps=2"]
     for number, packing in enumerate(["--pack_sequences", "--nopack_sequences"]):
         output = tmp_path / f"two{number}"
-        run_swag(settings(folder, vocab_file, output, *flags, *more, packing))
+        train(folder, vocab_file, output, *flags, *more, packing)
         expected = weights(tmp_path / "one/ckpt-11")
         for name, value in weights(output / "ckpt-11").items():
             # All choices have the same bias, so it has no effect, and its gradient is rounding noise.

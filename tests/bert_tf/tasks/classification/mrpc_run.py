@@ -1,6 +1,7 @@
 """A small run of MRPC: its files and its settings."""
 
 from bert_tf.core.command_line import parse
+from bert_tf.run_classifier import main
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.small_configs import small_config
 
@@ -28,3 +29,8 @@ def settings(inputs, vocab_file, output_dir, *more: str) -> ClassifierSettings:
             "--train_batch_size=8", "--num_train_epochs=20", "--learning_rate=3e-3", *more,
         ],
     )  # fmt: skip
+
+
+def train(inputs, vocab_file, output_dir, *more: str) -> dict[str, float]:
+    """Runs the script with the flags of `settings`; returns the metrics of the evaluation."""
+    return main(settings(inputs, vocab_file, output_dir, *more))

@@ -7,15 +7,13 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import resolve
-from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification import find
 from tests.bert_tf.tasks.classification import mrpc_run
-from tests.bert_tf.tasks.classification.mrpc_run import ROWS, settings
+from tests.bert_tf.tasks.classification.mrpc_run import ROWS, settings, train
+from tests.kit import refused, run
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def summary_steps(folder) -> list[int]:
 @pytest.fixture(scope="module")
 def trained(inputs, vocab_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    metrics = run_classifier(settings(inputs, vocab_file, folder, "--do_train", "--do_eval", "--do_predict"))
+    metrics = train(inputs, vocab_file, folder, "--do_train", "--do_eval", "--do_predict")
     return folder, metrics
 
 
@@ -61,7 +59,7 @@ def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained, mo
     folder, metrics = trained
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level("INFO"):
-        again = run_classifier(settings(inputs, vocab_file, folder, "--do_eval", "--do_predict", "--eval_batch_size=5"))
+        again = train(inputs, vocab_file, folder, "--do_eval", "--do_predict", "--eval_batch_size=5")
     np.testing.assert_allclose([again[k] for k in metrics], list(metrics.values()), rtol=1e-5)
     assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
 
@@ -76,16 +74,15 @@ def test_a_run_writes_its_report(inputs, vocab_file, trained):
     assert written == [str(trained[0])], "a prediction changes nothing that the report shows"
     for flag, known in (("--max_seq_length=16", "24"), ("--bilstm_head=True", "False")):
         with pytest.raises(InputError, match=rf"{flag}: .* was trained with {known}; leave the flag out"):
-            run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", flag))
+            train(inputs, vocab_file, trained[0], "--do_eval", flag)
 
 
 @pytest.mark.slow
 def test_a_deleted_description_is_refused(inputs, vocab_file, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     (folder / "task.json").unlink()
-    with pytest.raises(InputError, match=r"task.json: no such file, .* repeat the training command"):
-        run_classifier(settings(inputs, vocab_file, folder, "--do_eval"))
-    run_classifier(settings(inputs, vocab_file, folder, "--do_train"))
+    refused(r"task.json: no such file, .* repeat the training command", train, inputs, vocab_file, folder, "--do_eval")
+    train(inputs, vocab_file, folder, "--do_train")
     assert (folder / "task.json").read_text() == (trained[0] / "task.json").read_text()
 
 
@@ -102,8 +99,8 @@ def unfinished(trained, tmp_path):
 def test_unfinished_training_needs_a_flag(inputs, vocab_file, unfinished, caplog):
     action = "--do_predict"
     with pytest.raises(InputError, match=r"has step 60 of 100; finish the training, or give --allow_unfinished"):
-        run_classifier(settings(inputs, vocab_file, unfinished, action))
-    run_classifier(settings(inputs, vocab_file, unfinished, action, "--allow_unfinished"))
+        train(inputs, vocab_file, unfinished, action)
+    train(inputs, vocab_file, unfinished, action, "--allow_unfinished")
     assert "its newest intact checkpoint has step 60 of 100" in caplog.text
 
 
@@ -113,7 +110,7 @@ def test_untrained_weights_are_never_used(inputs, vocab_file, trained, tmp_path)
     data.write_bytes(data.read_bytes()[:100])
     for allow in ([], ["--allow_unfinished"]):
         with pytest.raises(InputError, match="has step 0 of 60: training has not begun; train first"):
-            run_classifier(settings(inputs, vocab_file, folder, "--do_eval", *allow))
+            train(inputs, vocab_file, folder, "--do_eval", *allow)
 
 
 def first_entries(folder) -> tuple[dict, dict, dict]:
@@ -127,7 +124,7 @@ def first_entries(folder) -> tuple[dict, dict, dict]:
 def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, tmp_path, caplog):
     out, start = tmp_path / "out", f"--init_checkpoint={unfinished}"
     with caplog.at_level("INFO"):
-        run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
+        train(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1")
     assert f"training in {out}: steps 1 to 3; the first step is slow" in caplog.text
     start, first, second = first_entries(out)
     assert f"{unfinished}/ckpt-60 has step 60 of 100: the training is not finished" in caplog.messages
@@ -142,15 +139,15 @@ def test_a_run_resumes_without_its_initial_checkpoint(inputs, vocab_file, traine
     start, moved, out = (tmp_path / name for name in ("start", "moved", "out"))
     shutil.copytree(trained[0], start)
     options = ["--do_train", "--num_train_epochs=2", "--save_checkpoints_steps=3"]
-    run_classifier(settings(inputs, vocab_file, out, f"--init_checkpoint={start}", *options))
+    train(inputs, vocab_file, out, f"--init_checkpoint={start}", *options)
     with pytest.raises(InputError, match=r"other flags \(--init_checkpoint was"):
-        run_classifier(settings(inputs, vocab_file, out, f"--init_checkpoint={trained[0]}", *options))
+        train(inputs, vocab_file, out, f"--init_checkpoint={trained[0]}", *options)
     start.rename(moved)
     for path in (start, moved):
         for file in out.glob("ckpt-6.*"):
             file.unlink()
         with caplog.at_level("INFO"):
-            run_classifier(settings(inputs, vocab_file, out, f"--init_checkpoint={path}", *options))
+            train(inputs, vocab_file, out, f"--init_checkpoint={path}", *options)
         assert (out / "ckpt-6.index").exists() and "steps 4 to 6" in caplog.text
         caplog.clear()
 
@@ -158,13 +155,11 @@ def test_a_run_resumes_without_its_initial_checkpoint(inputs, vocab_file, traine
 @pytest.mark.slow
 def test_another_projects_folder_has_all_files(inputs, trained, tmp_path, caplog):
     theirs, out = tmp_path / "theirs", tmp_path / "out"
-    convert_checkpoint(
-        ConversionSettings(input=str(trained[0]), output=str(theirs), format="hugging_face", vocab_file="")
-    )
+    run("convert_checkpoint", input=trained[0], output=theirs, format="hugging_face", vocab_file="")
     (theirs / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     files = ["--bert_config_file=", "--vocab_file=", f"--init_checkpoint={theirs}"]
     flags = [*files, "--do_train", "--num_train_epochs=1"]
-    run_classifier(settings(inputs, "", out, *flags))
+    train(inputs, "", out, *flags)
     assert first_entries(out)[1]["loss"] < 0.3, "it knows the task already"
     assert (out / "vocab.txt").read_text() == (trained[0] / "vocab.txt").read_text()
     ours, before = (BertConfig.from_json_file(f"{folder}/bert_config.json") for folder in (out, trained[0]))
@@ -174,7 +169,7 @@ def test_another_projects_folder_has_all_files(inputs, trained, tmp_path, caplog
     assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()
     with pytest.raises(InputError, match=r"--vocab_file is missing, and .*model.safetensors has no vocab.txt"):
-        run_classifier(settings(inputs, "", tmp_path / "other", *flags))
+        train(inputs, "", tmp_path / "other", *flags)
 
 
 @pytest.mark.slow
@@ -186,7 +181,7 @@ def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text(columns + "".join(rows))
     flags = [f"--data_dir={tmp_path}", "--task_name=STS-B", "--do_train", "--do_eval", "--num_train_epochs=80"]
-    metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    metrics = train(inputs, vocab_file, tmp_path / "out", *flags)
     assert metrics["pearson"] > 0.9 and metrics["loss"] < 0.7
 
 
@@ -203,35 +198,24 @@ def test_default_row_length_is_limited_by_positions(inputs, vocab_file, tmp_path
         assert resolve(dataclasses.replace(given, max_seq_length=None), find.find_task)[0].max_seq_length == length
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused(inputs, vocab_file, tmp_path):
-    flag = config_with(inputs, tmp_path, vocab_size=100)
-    with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ tokens"):
-        run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train"))
-
-
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "changes", "message"),
     [
-        (["--task_name=nope"], "unknown; known are CoLA, .* and own"),
-        (["--max_seq_length=33"], "max_seq_length=33 is beyond max_position_embeddings=32"),
-        (["--data_dir=nowhere"], "nowhere/train.tsv: no such file"),
-        (["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
-        (["--init_checkpoint=nowhere"], "nowhere: no such checkpoint"),
-        (["--num_train_epochs=0.1"], "are not enough for one step"),
-        (["--nodo_train", "--do_eval"], "no such folder|holds no checkpoint"),
+        (["--task_name=nope"], {}, "unknown; known are CoLA, .* and own"),
+        (["--max_seq_length=33"], {}, "max_seq_length=33 is beyond max_position_embeddings=32"),
+        (["--data_dir=nowhere"], {}, "nowhere/train.tsv: no such file"),
+        (["--vocab_file=nowhere.txt"], {}, "nowhere.txt: no such file"),
+        (["--init_checkpoint=nowhere"], {}, "nowhere: no such checkpoint"),
+        (["--num_train_epochs=0.1"], {}, "are not enough for one step"),
+        (["--nodo_train", "--do_eval"], {}, "no such folder|holds no checkpoint"),
+        ([], {"vocab_size": 100}, r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ tokens"),
+        (["--init_checkpoint={}"], {"intermediate_size": 64},
+         r"blocks/0/intermediate/\w+ has shape .* the model needs"),
     ],
-)
-def test_refuses_bad_flags_before_writing(inputs, vocab_file, tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        run_classifier(settings(inputs, vocab_file, tmp_path / "out", "--do_train", *more))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_checkpoint_of_another_shape_is_refused(inputs, vocab_file, trained, tmp_path):
-    flag = config_with(inputs, tmp_path, intermediate_size=64)
-    start = f"--init_checkpoint={trained[0]}"
-    with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):
-        run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, start, "--do_train"))
+)  # fmt: skip
+def test_refuses_bad_flags_before_writing(inputs, vocab_file, trained, tmp_path, more, changes, message):
+    flags = ["--do_train", config_with(inputs, tmp_path, **changes), *(flag.format(trained[0]) for flag in more)]
+    refused(message, train, inputs, vocab_file, tmp_path / "out", *flags)
     assert not (tmp_path / "out").exists()
 
 
@@ -246,5 +230,4 @@ def test_a_checkpoint_of_another_shape_is_refused(inputs, vocab_file, trained, t
     ],
 )  # fmt: skip
 def test_a_folder_of_another_run_is_refused(inputs, vocab_file, trained, more, message):
-    with pytest.raises(InputError, match=message):
-        run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", *more))
+    refused(message, train, inputs, vocab_file, trained[0], "--do_train", *more)

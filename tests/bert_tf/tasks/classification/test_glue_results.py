@@ -5,14 +5,12 @@ import zipfile
 
 import pytest
 
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.glue_submission import main
-from bert_tf.settings import GlueSubmissionSettings
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.classification import glue_results, submission
 from bert_tf.training import metrics_file
-from tests.bert_tf.tasks.classification.glue_runs import make_run
-from tests.kit import refused
+from tests.kit import refused, run
 
 # MNLI-m, MNLI-mm, QQP, QNLI, SST-2, CoLA, STS-B, MRPC, RTE and the published average.
 PUBLISHED = {
@@ -32,6 +30,16 @@ def test_the_average_is_the_papers(model):
     refused("needs all columns; QQP are missing", glue_results.average, columns)
 
 
+def make_run(folder, task, files=(), **results):
+    """Makes the folder of a finished run."""
+    folder.mkdir()
+    description.write(str(folder), TaskDescription("classification", task, ("0", "1"), 8, {}))
+    if results:
+        metrics_file.write_results(str(folder), {f"eval_{name}": value for name, value in results.items()})
+    for name in files:
+        submission.write(str(folder), name, ["0"], ["1"])
+
+
 @pytest.fixture
 def runs(tmp_path):
     """Runs of all tasks but WNLI, and WNLI's data."""
@@ -44,15 +52,15 @@ def runs(tmp_path):
     return tmp_path
 
 
-def settings(runs, *more, omit=""):
+def submit(runs, *more, omit=""):
     folders = [p for p in runs.iterdir() if (p / "task.json").exists() and p.name != omit]
     flags = [f"--run_dirs={','.join(map(str, folders))}", f"--glue_dir={runs}", f"--output_file={runs}/all.zip"]
-    return parse(GlueSubmissionSettings, [*flags, *more])
+    return run("glue_submission", *flags, *more)
 
 
 def test_script_shows_dev_scores_and_zips_all_files(runs, capsys, caplog):
     with caplog.at_level(logging.WARNING, "absl"):
-        main(settings(runs))
+        submit(runs)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["MNLI-m\t84.0", "MNLI-mm\t82.0", "QQP\t50.0"]
     assert lines[-1] == f"Average\t{(84 + 82 + 7 * 50) / 9:.1f}"
@@ -64,26 +72,21 @@ def test_script_shows_dev_scores_and_zips_all_files(runs, capsys, caplog):
 
 
 def test_missing_and_double_files_are_refused(runs):
-    with pytest.raises(InputError, match=r"RTE.tsv: not in --run_dirs; run --do_predict for RTE, and add the run"):
-        main(settings(runs, omit="RTE"))
-    with pytest.raises(InputError, match=r"WNLI.tsv: not in --run_dirs; .*; or give --glue_dir"):
-        main(settings(runs, "--glue_dir="))
+    refused(r"RTE.tsv: not in --run_dirs; run --do_predict for RTE, and add the run", submit, runs, omit="RTE")
+    refused(r"WNLI.tsv: not in --run_dirs; .*; or give --glue_dir", submit, runs, "--glue_dir=")
     submission.write(str(runs / "CoLA"), "RTE", ["0"], ["1"])
-    with pytest.raises(InputError, match=r"RTE.tsv: .*RTE.tsv exists too; give only one of the folders"):
-        main(settings(runs))
+    refused(r"RTE.tsv: .*RTE.tsv exists too; give only one of the folders", submit, runs)
     assert not (runs / "all.zip").exists()
-    refused(r"--output_file=a.tar: must end in .zip", settings, runs, "--output_file=a.tar")
+    refused(r"--output_file=a.tar: must end in .zip", submit, runs, "--output_file=a.tar")
 
 
 def test_dev_scores_of_some_runs_and_of_wrong_ones(runs, capsys):
-    main(settings(runs, "--output_file=", omit="QQP"))
+    submit(runs, "--output_file=", omit="QQP")
     assert "Average" not in capsys.readouterr().out
     make_run(runs / "again", "RTE", accuracy=0.7)
-    with pytest.raises(InputError, match="holds a run of RTE, as does .*; give only one folder"):
-        main(settings(runs, "--output_file="))
+    refused("holds a run of RTE, as does .*; give only one folder", submit, runs, "--output_file=")
     metrics_file.write_results(str(runs / "mnli"), {"eval_accuracy": 0.3, "eval_matthews_correlation": 0.1})
     with pytest.raises(InputError, match="its last evaluation has no accuracy_mismatched; evaluate --task_name=MNLI"):
-        main(settings(runs, "--output_file=", omit="again"))
+        submit(runs, "--output_file=", omit="again")
     (runs / "mnli/eval_results.txt").write_text("eval_accuracy = \n")
-    with pytest.raises(InputError, match=r"eval_results.txt: is damaged .*; evaluate again"):
-        main(settings(runs, "--output_file=", omit="again"))
+    refused(r"eval_results.txt: is damaged .*; evaluate again", submit, runs, "--output_file=", omit="again")

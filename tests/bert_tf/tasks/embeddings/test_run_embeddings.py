@@ -9,14 +9,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import embedder
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.embedder import TextEmbedder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.mining import mine
 from bert_tf.run_embeddings import main as run_embeddings
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.embeddings import retrieval
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from export.saved_model import export_saved_model
@@ -24,7 +22,7 @@ from export.settings import ExportSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.embeddings.test_embedding_data import collection, rows, write
-from tests.kit import refused
+from tests.kit import refused, run
 
 TEXTS = ["the man said", "he had all his work", ""]
 
@@ -105,7 +103,7 @@ def test_vectors_are_equal_wherever_computed(folder, trained, tmp_path):
     assert np.abs(asked - plain).max() > 1e-3, "the prefix has an effect"
     model.save(str(tmp_path / "saved"))
     for format in ("sentence_transformers", "bert_tf"):
-        convert_checkpoint(ConversionSettings(input=str(output), output=str(tmp_path / format), format=format))
+        run("convert_checkpoint", input=output, output=tmp_path / format, format=format)
     for copied in ("saved", "sentence_transformers", "bert_tf"):
         extractor = FeatureExtractor(str(tmp_path / copied), sentence_vectors=True, prompt_name="query")
         np.testing.assert_allclose(extractor.sentences(TEXTS), asked, atol=1e-5, err_msg=copied)

@@ -7,26 +7,19 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_tf.checkpoints import open_checkpoint
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.resolution import Command
-from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import checkpoint_folder
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask, squad_task
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
 from tests.bert_tf.finetuning.killed_run import assert_same_weights
 from tests.killable import Server
-from tests.kit import refused
+from tests.kit import refused, run, write
 from tests.small_configs import small_config
 
 FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
@@ -43,25 +36,18 @@ def question(number: int, **more) -> dict:
     return {"context": context, "qas": [{"id": f"q{number}", "question": "what ?", "answers": answers, **more}]}
 
 
-def write(path, *paragraphs) -> str:
-    path.write_text(json.dumps({"data": [{"paragraphs": list(paragraphs)}]}))
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     """Files of both versions, and a configuration."""
     folder = tmp_path_factory.mktemp("inputs")
-    write(folder / "v1.json", *map(question, range(24)))
-    write(folder / "more.json", *map(question, range(24, 32)))
-    mixed = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
-    write(folder / "v2.json", *mixed)
     bare = [question(i) for i in range(6)]
     for entry in bare:
         del entry["qas"][0]["answers"]
-    write(folder / "test.json", *bare)
+    mixed = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
+    for name, paragraphs in {"v1": [*map(question, range(24))], "v2": mixed, "test": bare}.items():
+        write(folder / f"{name}.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
     config = small_config(dropout=0.0, max_position_embeddings=48, initializer_range=0.1)
-    (folder / "config.json").write_text(config.to_json_string())
+    write(folder / "config.json", config.to_json_string())
     return folder
 
 
@@ -74,14 +60,14 @@ def flags(inputs, vocab_file, output_dir, version="v1", *more: str) -> list[str]
     ]  # fmt: skip
 
 
-def settings(*arguments) -> SquadSettings:
-    return parse(SquadSettings, flags(*arguments))
+def run_squad(*arguments) -> dict[str, float]:
+    return run("run_squad", *flags(*arguments))
 
 
 @pytest.fixture(scope="module")
 def trained(inputs, vocab_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    return folder, run_squad(settings(inputs, vocab_file, folder, "v1", "--do_train", "--do_eval", "--do_predict"))
+    return folder, run_squad(inputs, vocab_file, folder, "v1", "--do_train", "--do_eval", "--do_predict")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +75,7 @@ def trained_v2(inputs, vocab_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained_v2")
     # With the learning rate of the other tests, the score would depend on the rounding of the sums.
     do = ["--do_train", "--do_eval", "--version_2_with_negative", "--tune_null_threshold", "--learning_rate=5e-3"]
-    return folder, run_squad(settings(inputs, vocab_file, folder, "v2", *do))
+    return folder, run_squad(inputs, vocab_file, folder, "v2", *do)
 
 
 def predictions(folder) -> dict:
@@ -121,9 +107,9 @@ def test_later_command_takes_rows_and_version_from_run(inputs, vocab_file, train
     for (folder, scores), version in ((trained, "v1"), (trained_v2, "v2")):
         before = [(folder / name).read_bytes() for name in FILES if (folder / name).exists()]
         command = [f"--predict_file={inputs}/{version}.json", f"--output_dir={folder}", "--do_eval"]
-        again = run_squad(parse(SquadSettings, command))
+        again = run("run_squad", *command)
         assert again == pytest.approx(scores, rel=1e-5)
-        unpacked = run_squad(parse(SquadSettings, [*command, "--nopack_sequences", "--eval_batch_size=5"]))
+        unpacked = run("run_squad", *command, "--nopack_sequences", "--eval_batch_size=5")
         assert unpacked == pytest.approx(scores, rel=1e-4)
         files = [json.loads((folder / name).read_text()) for name in FILES if (folder / name).exists()]
         assert len(files) == len(before) and files[0] == json.loads(before[0])
@@ -133,21 +119,20 @@ def test_later_command_takes_rows_and_version_from_run(inputs, vocab_file, train
 def test_answers_are_required_to_evaluate_not_predict(inputs, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     command = [f"--predict_file={inputs}/test.json", f"--output_dir={folder}"]
-    run_squad(parse(SquadSettings, [*command, "--do_predict", "--exact_answer_offsets"]))
+    run("run_squad", *command, "--do_predict", "--exact_answer_offsets")
     assert predictions(folder) == expected(6)
     best = json.loads((folder / "nbest_predictions.json").read_text())["q3"][0]
     assert question(3)["context"][best["start"] : best["end"]] == best["text"] == "years"
     with pytest.raises(InputError, match="test.json: question q0 has no answers; give --do_predict without --do_eval"):
-        run_squad(parse(SquadSettings, [*command, "--do_eval"]))
+        run("run_squad", *command, "--do_eval")
 
 
 def test_an_ensemble_decodes_as_in_training(inputs, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     members = f"--ensemble_checkpoints={folder},{trained[0]}"
     command = [f"--predict_file={inputs}/v2.json", f"--output_dir={tmp_path / 'out'}", "--do_predict", members]
-    refused = f"--version_2_with_negative=True: {folder} was trained with False; leave the flag out"
-    with pytest.raises(InputError, match=refused):
-        run_squad(parse(SquadSettings, [*command, "--version_2_with_negative"]))
+    message = f"--version_2_with_negative=True: {folder} was trained with False; leave the flag out"
+    refused(message, run, "run_squad", *command, "--version_2_with_negative")
 
 
 @pytest.mark.slow
@@ -165,9 +150,9 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
 
     copy = shutil.copytree(folder, tmp_path / "run")
     command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
-    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=1e9"]))
+    run("run_squad", *command, "--null_score_diff_threshold=1e9")
     assert all(predictions(copy).values())
-    run_squad(parse(SquadSettings, command))
+    run("run_squad", *command)
     assert predictions(copy) == answers
 
 
@@ -175,7 +160,7 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
 def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
     folder, scores = trained_v2
     copy = tmp_path / "copy"
-    convert_checkpoint(ConversionSettings(input=str(folder), output=str(copy), format="bert_tf", vocab_file=""))
+    run("convert_checkpoint", input=folder, output=copy, format="bert_tf", vocab_file="")
     kept = json.loads((copy / "null_threshold.json").read_text())
     assert (kept["step"], kept["null_score_diff_threshold"]) == (None, scores["null_threshold"])
     tensors = [open_checkpoint(str(each)).read(["span_head/dense/kernel"]) for each in (folder, copy)]
@@ -189,7 +174,7 @@ def second(inputs, vocab_file, tmp_path_factory):
     config = json.loads((inputs / "config.json").read_text()) | {"hidden_size": 8}
     (folder / "config.json").write_text(json.dumps(config))
     more = [f"--bert_config_file={folder}/config.json", "--do_train", "--num_train_epochs=1"]
-    run_squad(settings(inputs, vocab_file, folder / "run", "v1", *more))
+    run_squad(inputs, vocab_file, folder / "run", "v1", *more)
     return folder / "run"
 
 
@@ -208,17 +193,15 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     logits = []
     for number, member in enumerate((trained[0], second)):
         folder = shutil.copytree(member, tmp_path / str(number))
-        run_squad(
-            parse(SquadSettings, [f"--predict_file={inputs}/v1.json", f"--output_dir={folder}", "--do_predict",
-                                  "--n_best_size=1000", "--exact_answer_offsets"])
-        )  # fmt: skip
+        run("run_squad", f"--predict_file={inputs}/v1.json", f"--output_dir={folder}", "--do_predict",
+                                  "--n_best_size=1000", "--exact_answer_offsets")  # fmt: skip
         logits.append(start_logits(folder))
     out = tmp_path / "ensemble"
     prefixes = [checkpoint_folder.newest_intact(str(folder)).prefix for folder in (trained[0], second)]
     members = f"--ensemble_checkpoints={prefixes[0]},{second}"
     command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", members]
     exact = ["--n_best_size=1000", "--exact_answer_offsets"]
-    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--do_predict", *exact]))
+    scores = run("run_squad", *command, "--do_eval", "--do_predict", *exact)
     assert list(scores) == ["f1", "exact_match"]
     compared = 0
     for id_, found in start_logits(out).items():
@@ -232,32 +215,12 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
     # the folder keeps the threshold that was tuned on these models
     turned = f"--ensemble_checkpoints={second},{trained[0]}"
-    run_squad(parse(SquadSettings, [*command[:2], turned, "--do_predict"]))
+    run("run_squad", *command[:2], turned, "--do_predict")
     others = f"--ensemble_checkpoints={second},{os.path.dirname(prefixes[0])}/ckpt-0"
     with pytest.raises(InputError, match="holds the results of another ensemble .*; give another folder"):
-        run_squad(parse(SquadSettings, [*command[:2], others, "--do_predict"]))
+        run("run_squad", *command[:2], others, "--do_predict")
     (out / "ensemble.json").write_text("{")
-    with pytest.raises(InputError, match="ensemble.json: is damaged .*; give another --output_dir"):
-        run_squad(parse(SquadSettings, [*command, "--do_predict"]))
-
-
-@pytest.mark.slow
-def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path):
-    run = shutil.copytree(trained_v2[0], tmp_path / "run")
-    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={run}", "--do_predict", "--exact_answer_offsets"]
-    run_squad(parse(SquadSettings, command))
-    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "1")))
-    entries = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
-    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
-    found = serve(question=tf.constant(["what ?"] * 24), context=tf.constant([e["context"] for e in entries]))
-    ids = [entry["qas"][0]["id"] for entry in entries]
-    assert dict(zip(ids, map(bytes.decode, found["answer"].numpy()), strict=True)) == predictions(run)
-    odds, best = (json.loads((run / name).read_text()) for name in ("null_odds.json", "nbest_predictions.json"))
-    np.testing.assert_allclose(found["null_odds"], [odds[id_] for id_ in ids], atol=1e-5)
-    for number, id_ in enumerate(ids):
-        entry = next(each for each in best[id_] if each["text"] == predictions(run)[id_])
-        assert found["probability"][number].numpy() == pytest.approx(entry["probability"], abs=1e-5)
-        assert [int(found[name][number]) for name in ("start", "end")] == [entry.get("start", -1), entry.get("end", -1)]
+    refused("ensemble.json: is damaged .*; give another --output_dir", run, "run_squad", *command, "--do_predict")
 
 
 @pytest.mark.parametrize(
@@ -271,8 +234,7 @@ def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path)
     ],
 )
 def test_refuses_bad_flags_before_writing(inputs, vocab_file, tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        run_squad(settings(inputs, vocab_file, tmp_path / "out", "v1", "--do_train", *more))
+    refused(message, run_squad, inputs, vocab_file, tmp_path / "out", "v1", "--do_train", *more)
     assert not (tmp_path / "out").exists()
 
 
