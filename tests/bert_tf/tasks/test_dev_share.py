@@ -6,16 +6,11 @@ import shutil
 
 import pytest
 
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
-from bert_tf.run_classifier import main as run_classifier
-from bert_tf.run_squad import main as run_squad
-from bert_tf.tasks.choice.settings import SwagSettings
-from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
+from bert_tf.task_script import main
 from tests.bert_tf.tasks_of_flags import choice_task, find_task, squad_task, tagging_task
+from tests.kit import refused, write
 from tests.small_configs import small_config
 
 WORDS = ("man", "woman", "time", "years", "people", "said")
@@ -23,14 +18,12 @@ LABELED = [(f"the {WORDS[i % 6]} number {i // 2}", ("bad", "good", "good")[i % 3
 
 
 @pytest.fixture
-def flags(vocab_file, tmp_path):
-    config = tmp_path / "config.json"
-    config.write_text(small_config(300, 8, hidden_dropout_prob=0.0).to_json_string())
+def flags(project):
+    write(project.config_file(), small_config(300, 8, hidden_dropout_prob=0.0).to_json_string())
 
-    def make(cls, *more, output="out"):
-        own = [f"--bert_config_file={config}", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path / output}"]
-        return parse(cls, [*own, "--max_seq_length=32", "--train_batch_size=8", "--num_train_epochs=1",
-                           "--max_query_length=8" if cls is SquadSettings else "--random_seed=0", *more])  # fmt: skip
+    def make(script, *more, output="out"):
+        own = ["--max_query_length=8"] if script == "run_squad" else []
+        return project.settings(script, f"--output_dir={project.folder / output}", "--max_seq_length=32", *own, *more)
 
     return make
 
@@ -61,17 +54,15 @@ def squad(path, contexts=12):
         answers = [{"text": WORDS[number % 6], "answer_start": context.index(WORDS[number % 6], 9)}]
         asked = [{"id": f"{number}-{n}", "question": f"what {n} ?", "answers": answers} for n in range(2)]
         paragraphs.append({"context": context, "qas": asked})
-    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    return path
+    return write(path, json.dumps({"data": [{"paragraphs": paragraphs}]}))
 
 
 def choices(path):
-    lines = [
+    rows = [
         {"context": f"the {WORDS[i // 2 % 6]} {i // 12}", "choices": [f"had {i}", "number"], "label": 0}
         for i in range(40)
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return f"--train_data_path={path}"
+    return f"--train_data_path={write(path, rows)}"
 
 
 def parts(task):
@@ -86,7 +77,7 @@ def parts(task):
 def test_held_out_classes_are_proportional(flags, tmp_path):
     def task_of(train_file, *more):
         own = ("--task_name=own", train_file, "--do_train", "--do_eval", "--dev_share=0.2")
-        return find_task(flags(ClassifierSettings, *own, *more))
+        return find_task(flags("run_classifier", *own, *more))
 
     train, dev = parts(task_of(table(tmp_path / "all.tsv")))
     assert sorted(example.label for example in dev) == ["bad"] * 4 + ["good"] * 8
@@ -100,11 +91,11 @@ def test_held_out_classes_are_proportional(flags, tmp_path):
 def test_a_regression_and_label_sets_are_divided_too(flags, tmp_path):
     share = ("--task_name=own", "--do_train", "--do_eval", "--dev_share=0.25")
     numbers = table(tmp_path / "scores.tsv", [(f"text {i}", str(i / 7)) for i in range(40)])
-    task = find_task(flags(ClassifierSettings, *share, numbers, "--regression"))
+    task = find_task(flags("run_classifier", *share, numbers, "--regression"))
     train, dev = parts(task)
     assert len(dev) == 10 and task.answers.mean == pytest.approx(sum(float(e.label) for e in train) / 30)
     sets = table(tmp_path / "sets.tsv", [(f"text {i}", "common,rare" if i < 8 else "common") for i in range(40)])
-    task = find_task(flags(ClassifierSettings, *share, sets, "--multi_label", "--class_weights=balanced"))
+    task = find_task(flags("run_classifier", *share, sets, "--multi_label", "--class_weights=balanced"))
     assert sum("rare" in example.label for example in parts(task)[1]) == 2
     assert len(task.answers.weights) == 2
 
@@ -114,11 +105,11 @@ def test_a_benchmark_is_divided(flags, tmp_path):
     rows = [(str(i), f"text {i}", "he was there", ("entailment", "not_entailment")[i % 2]) for i in range(40)]
     table(tmp_path / "train.tsv", rows, head)
     own = ("--task_name=RTE", f"--data_dir={tmp_path}", "--do_train", "--do_eval", "--dev_share=0.1")
-    assert len(parts(find_task(flags(ClassifierSettings, *own)))[1]) == 4
+    assert len(parts(find_task(flags("run_classifier", *own)))[1]) == 4
 
 
 def test_the_questions_on_a_context_stay_together(flags, tmp_path):
-    task = squad_task(flags(SquadSettings, f"--train_file={squad(tmp_path / 'all.json')}", "--do_train", "--do_eval",
+    task = squad_task(flags("run_squad", f"--train_file={squad(tmp_path / 'all.json')}", "--do_train", "--do_eval",
                             "--dev_share=0.25"))  # fmt: skip
     train, dev = parts(task)
     assert len(dev) == 6 and not {q.context for q in train} & {q.context for q in dev}
@@ -126,16 +117,16 @@ def test_the_questions_on_a_context_stay_together(flags, tmp_path):
 
 def test_the_choices_on_a_context_stay_together(flags, tmp_path):
     own = (choices(tmp_path / "all.jsonl"), "--do_train", "--do_eval", "--dev_share=0.2")
-    task = choice_task(flags(SwagSettings, *own))
+    task = choice_task(flags("run_swag", *own))
     train, dev = parts(task)
     assert len(dev) == 8 and not {e.context for e in train} & {e.context for e in dev}
 
 
 def test_holds_out_sentences_or_whole_documents(flags, tmp_path):
     own = (conll(tmp_path / "all.conll", DOCUMENTS), "--do_train", "--do_eval", "--dev_share=0.2")
-    _, dev = parts(tagging_task(flags(NerSettings, *own)))
+    _, dev = parts(tagging_task(flags("run_ner", *own)))
     assert len(dev) == 6 and sum("B-PER" in sentence.tags for sentence in dev) == 3
-    train, dev = parts(tagging_task(flags(NerSettings, *own, "--document_context")))
+    train, dev = parts(tagging_task(flags("run_ner", *own, "--document_context")))
     assert len(dev) == 6 and not {s.words[2] for s in train} & {s.words[2] for s in dev}
     assert [sentence.starts_document for sentence in dev] == [True, False, False] * 2
 
@@ -143,29 +134,28 @@ def test_holds_out_sentences_or_whole_documents(flags, tmp_path):
 @pytest.mark.slow
 def test_classifier_keeps_dev_data_in_later_commands(flags, tmp_path, caplog):
     own = ("--task_name=own", table(tmp_path / "train.tsv"), f"--data_dir={tmp_path}")
-    scores = run_classifier(flags(ClassifierSettings, *own, "--do_train", "--do_eval", "--dev_share=0.2"))
+    scores = main(flags("run_classifier", *own, "--do_train", "--do_eval", "--dev_share=0.2"))
     assert description.read(str(tmp_path / "out")).data["dev_share"] == 0.2
     assert "train: 48 examples, 6 steps of 8; tokens: median " in caplog.text and "dev: 12 examples; " in caplog.text
     lines = (tmp_path / "out" / "dev_predictions.jsonl").read_text().splitlines()
     assert len(lines) == 12
-    assert run_classifier(flags(ClassifierSettings, *own, "--do_eval")) == pytest.approx(scores)
+    assert main(flags("run_classifier", *own, "--do_eval")) == pytest.approx(scores)
     for flag, message in (
         ("--dev_share=0.3", r"--dev_share=0.3: .* was trained with 0.2; leave the flag out"),
         ("--dev_share=0.2 --dev_seed=1", "--dev_seed=1: .* was trained with 0"),
     ):
-        with pytest.raises(InputError, match=message):
-            find_task(flags(ClassifierSettings, *own, "--do_eval", *flag.split()))
+        refused(message, find_task, flags("run_classifier", *own, "--do_eval", *flag.split()))
     more = table(tmp_path / "more.tsv", [*LABELED, ("more", "bad")])
     with pytest.raises(InputError, match="was trained on other files or with another --dev_share"):
-        find_task(flags(ClassifierSettings, "--task_name=own", more, "--do_eval", "--dev_share=0.2"))
+        find_task(flags("run_classifier", "--task_name=own", more, "--do_eval", "--dev_share=0.2"))
     shutil.copy(tmp_path / "train.tsv", tmp_path / "copy.tsv")
     copied = ("--task_name=own", f"--train_data_path={tmp_path / 'copy.tsv'}", "--dev_share=0.2")
-    assert len(find_task(flags(ClassifierSettings, *copied, "--do_eval")).data.read("dev")) == 12
+    assert len(find_task(flags("run_classifier", *copied, "--do_eval")).data.read("dev")) == 12
     shutil.copy(tmp_path / "more.tsv", tmp_path / "dev.tsv")
-    resumed = find_task(flags(ClassifierSettings, *own, "--do_train", "--do_eval"))
+    resumed = find_task(flags("run_classifier", *own, "--do_train", "--do_eval"))
     assert (len(resumed.data.read("train")), len(resumed.data.read("dev"))) == (48, 61)
     with pytest.raises(InputError, match=r"--dev_share=0.2: there already is dev data \(.*dev.tsv\)"):
-        find_task(flags(ClassifierSettings, *own, "--do_eval", "--dev_share=0.2"))
+        find_task(flags("run_classifier", *own, "--do_eval", "--dev_share=0.2"))
 
 
 @pytest.mark.slow
@@ -173,21 +163,21 @@ def test_questions_have_a_dev_set_beside_the_test_set(flags, tmp_path):
     own = (f"--train_file={squad(tmp_path / 'all.json')}", "--dev_share=0.25")
     test = squad(tmp_path / "test.json", 3)
     scores = [
-        run_squad(flags(SquadSettings, *own, "--do_train", "--do_eval", "--do_predict", f"--predict_file={test}",
+        main(flags("run_squad", *own, "--do_train", "--do_eval", "--do_predict", f"--predict_file={test}",
                         f"--random_seed={seed}", output=f"member{seed}"))
         for seed in (1, 2)
     ]  # fmt: skip
     assert scores[0].keys() == {"f1", "exact_match", "loss"}
     assert len(json.loads((tmp_path / "member1" / "predictions.json").read_text())) == 6
     members = f"--ensemble_checkpoints={tmp_path / 'member1'},{tmp_path / 'member2'}"
-    run_squad(flags(SquadSettings, own[0], own[1], "--do_eval", members, output="ensemble"))
+    main(flags("run_squad", own[0], own[1], "--do_eval", members, output="ensemble"))
     assert len(json.loads((tmp_path / "ensemble" / "predictions.json").read_text())) == 6
     more = f"--train_file={squad(tmp_path / 'more.json', 16)}"
     with pytest.raises(InputError, match="member1: was trained on other files"):
-        run_squad(flags(SquadSettings, more, own[1], "--do_eval", members, output="ensemble"))
+        main(flags("run_squad", more, own[1], "--do_eval", members, output="ensemble"))
 
 
 def test_missing_dev_data_names_the_flag(flags, tmp_path):
     own = ("--task_name=own", table(tmp_path / "train.tsv"))
     with pytest.raises(InputError, match="needs --eval_data_path or --data_dir, or --dev_share and the train"):
-        flags(ClassifierSettings, *own, "--do_train", "--do_eval")
+        flags("run_classifier", *own, "--do_train", "--do_eval")

@@ -5,10 +5,10 @@ import json
 import pandas
 import pytest
 
-from bert_tf.core.errors import InputError
 from bert_tf.rows.memory import rows_of
 from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
+from tests import kit
 from tests.bert_tf.tasks import reading
 from tests.kit import refused
 
@@ -18,9 +18,7 @@ def read(path, split="train"):
 
 
 def write(path, *lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(line + "\n" for line in lines))
-    return str(path)
+    return str(kit.write(path, "".join(f"{line}\n" for line in lines)))
 
 
 def rows(*entries):
@@ -37,22 +35,37 @@ def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
     return str(folder)
 
 
+TRIPLE = ["anchor\tpositive\tnegative_1", "the\tman\twas"]
+MANY = rows({"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
+            {"anchor": "e", "positive": "f", "negatives": []})  # fmt: skip
+FLAG_EMBEDDING = rows({"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [1]})
+MINED = ["anchor,positive,negative,negative_id,negative_score", "a,b,c,d17,0.3"]
+
+
 @pytest.mark.parametrize(
-    ("name", "lines", "form", "texts", "label"),
+    ("name", "lines", "split", "form", "texts", "label"),
     [
-        ("a.tsv", ["anchor\tpositive\tnegative_1", "the\tman\twas"], PAIRS, ("the", "man", "was"), None),
-        ("a.csv", ["question,answer", '"the, so",man'], PAIRS, ("the, so", "man"), None),
-        ("a.jsonl", rows({"query": "a", "document": "b"}), PAIRS, ("a", "b"), None),
-        ("a.jsonl", rows({"query": "a", "positive": "b", "negative": "c"}), PAIRS, ("a", "b", "c"), None),
-        ("a.jsonl", rows({"query": "a", "answer": "b"}), PAIRS, ("a", "b"), None),
-        ("a.csv", ["question, answer, label", 'why, "so, it is", 0'], SCORED, ("why", "so, it is"), 0.0),
-        ("a.tsv", ["index\tsentence1\tsentence2\tscore", '0\t"the\tman\t3.5'], SCORED, ('"the', "man"), 3.5),
-        ("a.jsonl", rows({"text": "the man"}), TEXTS, ("the man", "the man"), None),
+        ("a.tsv", TRIPLE, "train", PAIRS, [("the", "man", "was")], None),
+        ("a.csv", ["question,answer", '"the, so",man'], "train", PAIRS, [("the, so", "man")], None),
+        ("a.jsonl", rows({"query": "a", "document": "b"}), "train", PAIRS, [("a", "b")], None),
+        ("a.jsonl", rows({"query": "a", "positive": "b", "negative": "c"}), "train", PAIRS, [("a", "b", "c")], None),
+        ("a.jsonl", rows({"query": "a", "answer": "b"}), "train", PAIRS, [("a", "b")], None),
+        ("a.jsonl", MANY, "train", PAIRS, [("a", "b", "c", "d"), ("e", "f")], None),
+        ("a.jsonl", FLAG_EMBEDDING, "train", PAIRS, [("a", "b", "d", "e"), ("a", "c", "d", "e")], None),
+        ("a.csv", MINED, "train", PAIRS, [("a", "b", "c")], None),
+        ("a.csv", ["question, answer, label", 'why, "so, it is", 0'], "train", SCORED, [("why", "so, it is")], 0.0),
+        ("a.tsv", ["index\tsentence1\tsentence2\tscore", '0\t"the\tman\t3.5'], "train", SCORED, [('"the', "man")],
+         3.5),
+        ("a.tsv", ["sentence1\tsentence2", "the\tman"], "test", SCORED, [("the", "man")], None),
+        # Only in training, a single text is its own positive; for a teacher's answer, one row is enough.
+        ("a.jsonl", rows({"text": "the man"}), "train", TEXTS, [("the man", "the man")], None),
+        ("a.jsonl", rows({"text": "the man"}), "test", TEXTS, [("the man",)], None),
     ],
 )  # fmt: skip
-def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
-    first, *_ = read(write(tmp_path / name, *lines), "train")
-    assert (first.form, first.texts, first.label) == (form, texts, label)
+def test_the_columns_name_the_form(tmp_path, name, lines, split, form, texts, label):
+    found = read(write(tmp_path / name, *lines), split)
+    assert [example.texts for example in found] == texts
+    assert {(example.form, example.label) for example in found} == {(form, label)}
 
 
 @pytest.mark.parametrize(
@@ -61,38 +74,22 @@ def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
         ({"query": "ab", "passage": "cd", "label": [1, 1]}, "each label is 1, so there is nothing to learn; drop this"),
         (
             {"sentence1": "abc", "sentence2": "def", "label": [0, 1, 2]},
-            "label has the values 0, 1 and 2, which are prob",
+            "label has the values 0, 1 and 2, which are pro",
         ),
         ({"text": "ab", "label": [0, 1]}, "has the columns text and label; give run_classifier texts with classes"),
     ],
 )
 def test_classes_are_not_taken_for_scores(columns, message, tmp_path):
-    lines = rows(*(dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)))
-    refused(message, read, write(tmp_path / "a.jsonl", *lines), "train")
-
-
-def test_each_of_several_positives_makes_a_pair(tmp_path):
-    """As in the files that FlagEmbedding trains on."""
-    path = write(tmp_path / "a.jsonl", *rows({"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [1]}))
-    assert [example.texts for example in read(path, "train")] == [("a", "b", "d", "e"), ("a", "c", "d", "e")]
+    table = pandas.DataFrame({name: list(cells) for name, cells in columns.items()})
+    refused(message, read, kit.write(tmp_path / "a.jsonl", table))
 
 
 def test_the_lists_in_tables_of_pandas_are_read(tmp_path):
-    given = [
-        {"anchor": "a", "positive": ["b"], "negatives": ["c", "d"]},
-        {"anchor": "e", "positive": ["f"], "negatives": []},
-    ]
-    pandas.DataFrame(given).to_parquet(tmp_path / "a.parquet")
-    table = pandas.read_parquet(tmp_path / "a.parquet")  # the cells are arrays
+    path = kit.write(tmp_path / "a.parquet", list(map(json.loads, MANY)))
+    table = pandas.read_parquet(path)  # the cells are arrays
     found = data.of_rows([("row", row) for row in rows_of(table)], "table", "train")
     assert [example.texts for example in found] == [("a", "b", "c", "d"), ("e", "f")]
-    assert found == read(str(tmp_path / "a.parquet"), "train")
-
-
-def test_only_training_reads_a_single_text_twice(tmp_path):
-    """There, the text is its own positive; for a teacher's answer, one row is enough."""
-    (text,) = read(write(tmp_path / "a.jsonl", *rows({"text": "the man"})), "test")
-    assert text.texts == ("the man",)
+    assert found == read(path)
 
 
 def test_rows_may_have_different_numbers_of_negatives(tmp_path):
@@ -128,24 +125,6 @@ def test_judgments_without_header_or_texts(tmp_path, caplog):
     assert read(folder, "dev")[2].texts == ("man",)
 
 
-def test_only_texts_are_negatives(tmp_path):
-    """As in files of mined negatives, with the ids and the scores of the negatives, or with lists."""
-    path = write(tmp_path / "a.csv", "anchor,positive,negative,negative_id,negative_score", "a,b,c,d17,0.3")
-    assert [example.texts for example in read(path, "train")] == [("a", "b", "c")]
-    lines = (
-        {"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
-        {"anchor": "e", "positive": "f", "negatives": []},
-    )
-    path = write(tmp_path / "a.jsonl", *map(json.dumps, lines))
-    assert [example.texts for example in read(path, "train")] == [("a", "b", "c", "d"), ("e", "f")]
-
-
-def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
-    path = write(tmp_path / "a.tsv", "sentence1\tsentence2", "the\tman")
-    (example,) = read(path, "test")
-    assert (example.form, example.label) == (SCORED, None)
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -161,25 +140,23 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
     ],
 )
 def test_a_bad_table_is_refused(tmp_path, lines, message):
-    refused(message, read, write(tmp_path / "a.tsv", *lines), "train")
+    refused(message, read, write(tmp_path / "a.tsv", *lines))
+
+
+DOUBLE = rows({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"})
 
 
 @pytest.mark.parametrize(
-    ("qrels", "message"),
+    ("name", "lines", "message"),
     [
-        (["q1\td1\t0"], "names no relevant document"),
-        (["q1\td1\tyes"], "line 2: the score 'yes' is not a number"),
-        (["q1\td1\tnan"], "line 2: the score 'nan' is not a finite number"),
+        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\t0"], "names no relevant document"),
+        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\tyes"], "line 2: the score 'yes' is not a number"),
+        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\tnan"], "line 2: the score 'nan' is not a finite num"),
+        ("corpus.jsonl", rows({"_id": "d1", "text": " "}), "corpus.jsonl, line 1: the text is empty"),
+        ("corpus.jsonl", DOUBLE, "corpus.jsonl, line 2: _id must be a string that no other line has"),
     ],
 )
-def test_a_bad_collection_is_refused(tmp_path, qrels, message):
-    with pytest.raises(InputError, match=message):
-        read(collection(tmp_path, qrels), "dev")
-
-
-def test_empty_documents_and_repeated_ids_are_refused(tmp_path):
-    collection(tmp_path)
-    write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": " "}))
-    refused("corpus.jsonl, line 1: the text is empty", read, str(tmp_path), "dev")
-    write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}))
-    refused("corpus.jsonl, line 2: _id must be a string that no other line has", read, str(tmp_path), "dev")
+def test_a_bad_collection_is_refused(tmp_path, name, lines, message):
+    folder = collection(tmp_path)
+    write(tmp_path / name, *lines)
+    refused(message, read, folder, "dev")

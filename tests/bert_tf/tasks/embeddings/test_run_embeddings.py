@@ -9,20 +9,17 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import embedder
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.embedder import TextEmbedder
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.mining import mine
-from bert_tf.run_embeddings import main as run_embeddings
 from bert_tf.tasks.embeddings import retrieval
-from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests import kit
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.embeddings.test_embedding_data import collection, rows, write
-from tests.kit import refused, run
+from tests.kit import read_jsonl, refused, run
 
 TEXTS = ["the man said", "he had all his work", ""]
 
@@ -46,11 +43,11 @@ def folder(tmp_path_factory, vocab_file):
     return folder
 
 
-def flags(folder, output, *more):
-    return parse(EmbeddingSettings, [
-        f"--init_checkpoint={folder}/start", f"--output_dir={output}", "--max_seq_length=16", "--train_batch_size=8",
-        "--eval_batch_size=8", "--predict_batch_size=8", "--learning_rate=1e-3", *more,
-    ])  # fmt: skip
+def train(folder, output, *more):
+    return run(
+        "run_embeddings", f"--init_checkpoint={folder}/start", f"--output_dir={output}", "--max_seq_length=16",
+        "--train_batch_size=8", "--eval_batch_size=8", "--predict_batch_size=8", "--learning_rate=1e-3", *more,
+    )  # fmt: skip
 
 
 TRAINED = ("--do_train", "--do_eval", "--eval_strategy=epoch", "--matryoshka_dims=16,8", "--query_prefix=was ",
@@ -61,17 +58,17 @@ TRAINED = ("--do_train", "--do_eval", "--eval_strategy=epoch", "--matryoshka_dim
 def trained(folder):
     output = folder / "trained"
     data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
-    return output, run_embeddings(flags(folder, output, *TRAINED, *data))
+    return output, train(folder, output, *TRAINED, *data)
 
 
 def test_trains_on_pairs_and_evaluates_on_scores(folder, trained):
     output, scores = trained
     assert list(scores) == ["spearman", "pearson", "spearman_8"]
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    lines = read_jsonl(output / "metrics.jsonl")
     assert {"loss", "accuracy"} <= next(line for line in lines if line["split"] == "train").keys()
     report = (output / "report.html").read_text()
     assert "Worst pairs" in report and "scores above the median" in report
-    again = run_embeddings(flags(folder, output, "--do_eval", f"--eval_data_path={folder}/scored.tsv"))
+    again = train(folder, output, "--do_eval", f"--eval_data_path={folder}/scored.tsv")
     assert again == pytest.approx(scores)
 
 
@@ -80,10 +77,9 @@ def test_a_collection_and_pairs_are_searched(folder, trained):
     names = ["ndcg@10", "mrr@10", "map", "recall@1", "recall@10", "recall@100", "ndcg@10_8"]
     for data in ("collection", "pairs.jsonl"):
         path = f"{folder}/{data}"
-        scores = run_embeddings(flags(folder, output, "--do_eval", f"--eval_data_path={path}"))
+        scores = train(folder, output, "--do_eval", f"--eval_data_path={path}")
         assert list(scores) == names
-    with_files = flags(folder, output, "--do_predict", f"--test_data_path={folder}/collection")
-    run_embeddings(with_files)
+    train(folder, output, "--do_predict", f"--test_data_path={folder}/collection")
     lines = (output / "test_predictions.trec").read_text().splitlines()
     assert [line.split()[:2] + line.split()[3:4] for line in lines] == [
         ["q1", "Q0", "1"], ["q1", "Q0", "2"], ["q2", "Q0", "1"], ["q2", "Q0", "2"]
@@ -117,25 +113,25 @@ def test_vectors_are_equal_wherever_computed(folder, trained, tmp_path):
 @pytest.mark.slow
 def test_same_scores_after_lost_checkpoints(folder, tmp_path):
     data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
-    given = flags(folder, tmp_path / "run", *TRAINED, *data, "--save_checkpoints_steps=1", "--keep_checkpoint_max=0")
-    expected = run_embeddings(given)
+    given = (folder, tmp_path / "run", *TRAINED, *data, "--save_checkpoints_steps=1", "--keep_checkpoint_max=0")
+    expected = train(*given)
     for index in (tmp_path / "run").glob("ckpt-[456]*"):
         index.unlink()
     (tmp_path / "run/checkpoint").unlink()
-    assert run_embeddings(given) == pytest.approx(expected)
+    assert train(*given) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("data", ["scored.tsv", "texts.tsv"])
 def test_scored_pairs_and_single_texts_train(folder, tmp_path, data):
-    given = flags(folder, tmp_path / "run", "--do_train", f"--train_data_path={folder}/{data}", "--num_train_epochs=1")
-    assert run_embeddings(given) == {}
-    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    flags = ("--do_train", f"--train_data_path={folder}/{data}", "--num_train_epochs=1")
+    assert train(folder, tmp_path / "run", *flags) == {}
+    lines = read_jsonl(tmp_path / "run/metrics.jsonl")
     assert all(np.isfinite(line["loss"]) for line in lines if line["split"] == "train")
 
 
 def test_a_model_is_evaluated_before_its_training(folder, tmp_path):
-    given = flags(folder, tmp_path / "run", "--do_eval", f"--eval_data_path={folder}/scored.tsv")
-    assert run_embeddings(given).keys() == {"spearman", "pearson"}
+    scores = train(folder, tmp_path / "run", "--do_eval", f"--eval_data_path={folder}/scored.tsv")
+    assert scores.keys() == {"spearman", "pearson"}
 
 
 @pytest.mark.parametrize(
@@ -153,8 +149,7 @@ def test_a_model_is_evaluated_before_its_training(folder, tmp_path):
     ],
 )
 def test_data_and_flags_that_do_not_fit_are_refused(folder, tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        run_embeddings(flags(folder, tmp_path / "run", "--do_train", *(flag.format(folder) for flag in more)))
+    refused(message, train, folder, tmp_path / "run", "--do_train", *(flag.format(folder) for flag in more))
     assert not (tmp_path / "run").exists()
 
 
@@ -241,48 +236,48 @@ def test_settings_name_dev_data(folder, tmp_path, monkeypatch, share, file, titl
     assert not share or not {one.texts for one in data.read("dev")} & {one.texts for one in data.read("train")}
 
 
-def test_mined_negatives_are_similar_and_not_positive(folder, tmp_path):
-    corpus = [*small_model.WORDS, "the man said"]
-    write(tmp_path / "corpus.txt", *corpus)
-    write(
-        tmp_path / "pairs.jsonl",
-        *rows({"anchor": "man", "positive": "the man said"}, {"anchor": "man", "positive": "was"}),
+@pytest.fixture
+def mined(folder, tmp_path):
+    """Returns a function that mines negatives for pairs from texts, and returns the new columns of each pair."""
+
+    def mine(pairs, texts, **flags):
+        files = {"input_file": tmp_path / "pairs.jsonl", "corpus_file": tmp_path / "corpus.jsonl"}
+        for path, found in zip(files.values(), (pairs, texts), strict=True):
+            kit.write(path, found)
+        output = tmp_path / "mined.jsonl"
+        run("mine_negatives", init_checkpoint=folder / "start", **files | {"output_file": output} | flags)
+        return [[row[name] for name in row if name.startswith("negative")] for row in read_jsonl(output)]
+
+    return mine
+
+
+MAN = [{"anchor": "man", "positive": "the man said"}, {"anchor": "man", "positive": "was"}]
+CORPUS = [{"text": text} for text in dict.fromkeys([*small_model.WORDS, "the man said"])]
+
+
+def test_mined_negatives_are_similar_and_not_positive(folder, mined):
+    query, *vectors = FeatureExtractor.of_texts(str(folder / "start")).sentences(
+        ["man", *(row["text"] for row in CORPUS)]
     )
-    output = tmp_path / "mined.jsonl"
-    options = {"init_checkpoint": str(folder / "start"), "input_file": str(tmp_path / "pairs.jsonl"), "sampling": "top"}
-    options |= {"corpus_file": str(tmp_path / "corpus.txt"), "output_file": str(output)}
-    mine(MiningSettings(**options, num_negatives=3, min_rank=2, max_rank=6))
-    extractor = FeatureExtractor.of_texts(str(folder / "start"))
-    texts = list(dict.fromkeys(corpus))
-    (query, *vectors) = extractor.sentences(["man", *texts])
     cosines = {
-        text: query @ v / np.linalg.norm(query) / np.linalg.norm(v) for text, v in zip(texts, vectors, strict=True)
+        row["text"]: query @ v / np.linalg.norm(query) / np.linalg.norm(v)
+        for row, v in zip(CORPUS, vectors, strict=True)
     }
     least = min(cosines["the man said"], cosines["was"])
-    ranked = [
-        text for text in sorted(cosines, key=lambda text: -cosines[text]) if text not in ("man", "was", "the man said")
-    ]
-    expected = [text for text in ranked[1:6] if cosines[text] <= least][:3]
-    for line in map(json.loads, output.read_text().splitlines()):
-        assert [line[name] for name in line if name.startswith("negative")] == expected
-    with pytest.raises(InputError, match=r"corpus.txt"):
-        mine(MiningSettings(**options | {"output_file": str(tmp_path / "corpus.txt")}, num_negatives=1))
-    own = {"anchor": "man", "positive": "was", "negative_1": "by hand"}
-    write(tmp_path / "own.jsonl", *rows(own))
-    own_options = options | {"input_file": str(tmp_path / "own.jsonl"), "output_file": str(tmp_path / "both.jsonl")}
-    mine(MiningSettings(**own_options, num_negatives=1))
-    (line,) = map(json.loads, (tmp_path / "both.jsonl").read_text().splitlines())
-    assert line["negative_1"] == "by hand" and line["negative_2"] in corpus
+    others = cosines.keys() - {"man", "was", "the man said"}
+    ranked = sorted(others, key=lambda text: -cosines[text])[1:6]
+    expected = [text for text in ranked if cosines[text] <= least][:3]
+    flags = {"num_negatives": 3, "min_rank": 2, "max_rank": 6, "sampling": "top"}
+    assert mined(MAN, CORPUS, **flags) == [expected, expected]
+    assert mined(MAN, CORPUS, num_negatives=1, margin=3.0) == [[], []]
+
+
+def test_mining_keeps_own_negatives_and_skips_positives(mined, tmp_path):
+    own = [{"anchor": "man", "positive": "was", "negative_1": "by hand"}]
+    ((by_hand, found),) = mined(own, CORPUS, num_negatives=1)
+    assert by_hand == "by hand" and {"text": found} in CORPUS
     titled = [{"_id": "a", "title": "said", "text": "was"}, {"_id": "b", "title": "", "text": "said"},
               {"_id": "c", "title": "the", "text": "man"}, {"_id": "d", "text": "the"}]  # fmt: skip
-    write(tmp_path / "docs.json", *rows(*titled))
-    own_options |= {"corpus_file": str(tmp_path / "docs.json")}
-    mine(MiningSettings(**own_options, num_negatives=9))
-    (line,) = map(json.loads, (tmp_path / "both.jsonl").read_text().splitlines())
-    assert {line[name] for name in line if name.startswith("negative")} <= {"by hand", "the", "said"}, (
-        "no positive, no anchor"
-    )
-    with pytest.raises(InputError, match="holds pairs; give one text per row in the column text"):
-        mine(MiningSettings(**own_options | {"corpus_file": str(tmp_path / "own.jsonl")}, num_negatives=1))
-    mine(MiningSettings(**options, num_negatives=1, margin=3.0))
-    assert all("negative_1" not in json.loads(line) for line in output.read_text().splitlines())
+    assert set(mined(own, titled, num_negatives=9)[0]) <= {"by hand", "the", "said"}, "no positive, no anchor"
+    refused("holds pairs; give one text per row in the column text", mined, own, own, num_negatives=1)
+    refused("corpus.jsonl", mined, own, CORPUS, num_negatives=1, output_file=tmp_path / "corpus.jsonl")
