@@ -217,14 +217,6 @@ def test_few_texts_get_enough_steps(tmp_path, caplog, count, given, told):
     assert told in caplog.text and ("training texts: using " in caplog.text) == bool(told)
 
 
-def test_held_out_texts_do_not_depend_on_order_or_seed():
-    texts, labels = [f"text {number}" for number in range(40)], ["a", "b", "b", "b"] * 10
-    first, second = (task_of(texts, labels, dev_share=0.2, do_eval=True, random_seed=seed) for seed in (1, 2))
-    dev = first.data.read("dev")
-    assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.data.read("dev") == dev
-    assert not {example.text_a for example in dev} & {example.text_a for example in first.data.read("train")}
-
-
 def test_floats_are_a_standardized_regression():
     task = task_of(["a", "b"], [0.5, np.float32(4e9)], (["c"], [-7.0]))
     assert task.labels == () and (task.answers.mean, task.answers.deviation) == pytest.approx((2e9, 2e9))

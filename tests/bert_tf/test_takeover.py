@@ -115,18 +115,6 @@ def test_classifier_loads_saves_and_predicts(theirs, tmp_path, monkeypatch):
     np.testing.assert_allclose(again.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_tagger_is_evaluated_with_its_own_types(vocab_file, tmp_path):
-
-    put_together(tmp_path / "run", vocab_file, TASKS["tags"](), spread=0.3)
-    hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
-    (tmp_path / "dev.conll").write_text("the B-PER\nman I-PER\nsaid O\n\nall O\nof O\nyou B-LOC\n")
-    flags = [f"--eval_data_path={tmp_path}/dev.conll", "--do_eval", f"--output_dir={tmp_path}/new"]
-    scores = run("run_ner", *flags, f"--init_checkpoint={hf}")
-    assert scores["accuracy"] == run("run_ner", *flags)["accuracy"]
-    assert (tmp_path / "new/dev_predictions.txt").exists()
-
-
 def test_a_tagger_keeps_the_order_of_its_outputs(vocab_file, tmp_path):
     put_together(tmp_path / "run", vocab_file, TASKS["tags"](), spread=0.3)
     hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")

@@ -15,7 +15,6 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from bert_tf import extract_features
 from bert_tf.features import extract
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.jobs.run_local import LocalRunner
@@ -24,7 +23,7 @@ from bert_tf.settings import FeaturesSettings
 from bert_tf.settings.features import VectorSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
-from tests.kit import refused
+from tests.kit import as_flags, refused, run, write
 from tfrecords import manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -119,13 +118,8 @@ def read_parquet(paths):
 
 
 def test_parquet_holds_the_same(folder, tmp_path, expected):
-    flags = {
-        "output_format": "parquet",
-        "dtype": "float16",
-        "layers": "-1,1",
-        "input_format": "jsonl",
-        "id_field": "name",
-    }
+    flags = {"output_format": "parquet", "dtype": "float16", "layers": "-1,1"}
+    flags |= {"input_format": "jsonl", "id_field": "name"}
     extracted(folder, f"{tmp_path}/out@3", input_file=f"{folder}/input.jsonl", **flags)
     found = read_parquet(sorted(tmp_path.glob("out-*-of-00003")))
     singles = [number for number in range(LINES) if number != 3]  # in JSON Lines, " ||| " has no meaning
@@ -140,13 +134,12 @@ def test_parquet_holds_the_same(folder, tmp_path, expected):
 
 
 def test_fields_of_a_collection_are_joined(folder, tmp_path):
-    documents = [{"title": "He", "text": "had it"}, {"title": "", "text": "she"}, {"title": None, "text": "was"},
-                 {"text": "all"}]  # fmt: skip
-    (tmp_path / "documents.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
-    (tmp_path / "lines.txt").write_text("He had it\nshe\nwas\nall\n")
-    flags = {"input_file": str(tmp_path / "documents.jsonl"), "text_field": "title,text"}
-    joined = extracted(folder, tmp_path / "joined", **flags)
-    assert joined == extracted(folder, tmp_path / "lines", input_file=str(tmp_path / "lines.txt"))
+    rows = [{"title": "He", "text": "had it"}, {"title": "", "text": "she"}, {"title": None, "text": "was"},
+            {"text": "all"}]  # fmt: skip
+    documents = write(tmp_path / "documents.jsonl", rows)
+    lines = write(tmp_path / "lines.txt", "He had it\nshe\nwas\nall\n")
+    joined = extracted(folder, tmp_path / "joined", input_file=str(documents), text_field="title,text")
+    assert joined == extracted(folder, tmp_path / "lines", input_file=str(lines))
 
 
 def test_alignment_and_ids_in_json_lines(folder, tmp_path, expected):
@@ -227,7 +220,7 @@ def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
     flags = {"output_format": "parquet", "layers": "-1"}
     # This process has two devices, and its threads differ from a command's threads.
     words = command(folder, f"{tmp_path}/one@3", **flags, num_workers=1, max_seq_length=24)
-    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    run_command(words)
     one = [path.read_bytes() for path in sorted(tmp_path.glob("one-*"))]
     runner = LocalRunner(2, preload=["bert_tf.features.extract"])
     assert extracted(folder, f"{tmp_path}/two@3", runner, **flags) == one
@@ -309,7 +302,26 @@ def test_full_disk_leaves_no_shard_and_run_resumes(folder, tmp_path, form):
 
 def command(folder, output, **flags):
     given = {"input_file": folder / "input.txt", "init_checkpoint": folder / "model", "output_file": output, **flags}
-    return [sys.executable, "-m", "bert_tf.extract_features", *(f"--{name}={each}" for name, each in given.items())]
+    return [sys.executable, "-m", "bert_tf.extract_features", *as_flags(**given)]
+
+
+def run_command(words, **environment) -> str:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=4000, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.spark
+def test_spark_writes_the_bytes_of_this_machine(folder, tmp_path):
+    flags = {"output_format": "parquet", "layers": "-1,0", "max_seq_length": 24}
+    runners = {"local": {"num_workers": 2}, "spark": {"runner": "spark", "spark_master": "local[2]"}}
+    for name, how in runners.items():
+        words = command(folder, tmp_path / f"{name}/out@3", **flags, **how)
+        run_command(words, SPARK_LOCAL_IP="127.0.0.1")
+    local, spark = ({p.name: p.read_bytes() for p in (tmp_path / name).glob("out-*")} for name in runners)
+    assert len(local) == 3 and spark == local
 
 
 _MEMORY = """
@@ -331,11 +343,7 @@ def test_memory_does_not_grow_with_the_text(folder, tmp_path):
         big.write_text((folder / "input.txt").read_text() * times)
         flags = {"layers": -1, "num_workers": 1, "input_file": big, "output_format": "parquet", "max_seq_length": 24}
         words = command(folder, tmp_path / f"out{times}", **flags)[3:]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            [sys.executable, "-c", _MEMORY, *words], env=environment, check=True, capture_output=True, text=True
-        )
-        peaks.append(int(done.stdout.split()[-1]) / 1024)
+        peaks.append(int(run_command([sys.executable, "-c", _MEMORY, *words]).split()[-1]) / 1024)
     size = (tmp_path / "out200").stat().st_size / 2**20
     entries = manifest.read_manifest(str(tmp_path / "out200.manifest.json"))
     assert entries["texts"] == 200 * LINES and size > 25
@@ -343,10 +351,8 @@ def test_memory_does_not_grow_with_the_text(folder, tmp_path):
 
 
 def test_a_missing_gpu_is_one_line(folder, tmp_path):
-    settings = FeaturesSettings(
-        input_file=f"{folder}/input.txt", init_checkpoint=f"{folder}/model", output_file=f"{tmp_path}/out", num_gpus=1
-    )
-    refused("--num_gpus=1: TensorFlow finds no GPU; remove the flag", extract_features.main, settings)
+    flags = {"input_file": folder / "input.txt", "init_checkpoint": folder / "model", "output_file": tmp_path / "out"}
+    refused("--num_gpus=1: TensorFlow finds no GPU; remove the flag", run, "extract_features", **flags, num_gpus=1)
 
 
 @pytest.mark.slow

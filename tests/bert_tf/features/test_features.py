@@ -6,11 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_tf.checkpoint_formats.sentence_transformers import is_normalized, pooling_mode, prompt_of
 from bert_tf.core.errors import InputError
-from bert_tf.features import model, packed_encoder
+from bert_tf.features import model
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.features.pooling import Pooling
 from bert_tf.features.texts import text_of_line
@@ -18,14 +17,7 @@ from bert_tf.settings.features import VectorSettings
 from bert_tf.text.packing import pack
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
-from tests.kit import refused
-
-# Accents, an emoji, a combining mark, Chinese, a control character, an unknown word, an empty text.
-TEXTS = [
-    "Which one of them was it?", "the CAFÉ, né \U0001f600 it was", "cafe\u0301s and 中文 at 3",
-    "\tnow\u00a0then\x01over  ", "", "said " * 60, "them.their,there", "ẞ İt \u200bwas",
-]  # fmt: skip
-
+from tests.kit import refused, write
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, vocab_file):
@@ -59,30 +51,6 @@ def test_packed_rows_have_same_layers_as_single_rows(extractor, pretrained):
         np.testing.assert_allclose(features.values, layers[:, [3, 0, 2, 1]], atol=2e-5)
 
 
-class Watched:
-    """An encoder that records the input masks of its batches."""
-
-    def __init__(self, encoder):
-        self.encoder, self.config, self.masks = encoder, encoder.config, []
-
-    def __call__(self, batch):
-        mask = tf.numpy_function(lambda mask: self.masks.append(mask) or mask, [batch["input_mask"]], tf.int32)
-        return self.encoder(batch | {"input_mask": tf.ensure_shape(mask, batch["input_mask"].shape)})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("gpus", "count"), [([], 64), (["a GPU"], 80)])
-def test_rows_are_packed(extractor, pretrained, monkeypatch, gpus, count):
-    monkeypatch.setattr(packed_encoder, "_WIDTHS", (16,))
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: gpus)
-    watched, texts = Watched(pretrained[1]), [text_of_line("the of", number) for number in range(60)]
-    ((_, rows, _),) = extractor.vectors(texts)
-    packed_encoder.PackedEncoder(watched, (1, 0), 40, batch_size=32)(rows)
-    # four tokens each: four texts share the 16 positions of a row; a CPU's batches have at most 1024 tokens
-    assert [mask.shape for mask in watched.masks] == [(count, 16)]
-    assert watched.masks[0].sum(axis=1).tolist() == [16] * 15 + [0] * (count - 15)
-
-
 def test_unused_layers_are_removed(pretrained):
     assert len(model.load(FeatureExtractor(pretrained[0], layers="1,0").settings).blocks) == 1
 
@@ -108,14 +76,6 @@ def test_tokens_know_their_word_and_characters(extractor):
     for number, span in enumerate(spans):
         own = features.words == number
         assert (features.starts[own].min(), features.ends[own].max()) == span
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_offsets_are_those_of_the_tokenizer(extractor, text):
-    ids, *offsets = (each.values.numpy()[:22].tolist() for each in extractor.tokenizer.encode_with_offsets([text]))
-    (features,) = extractor.tokens([text])
-    assert features.tokens[1:-1] == extractor.tokenizer.to_tokens(ids)
-    assert [features.starts[1:-1].tolist(), features.ends[1:-1].tolist()] == offsets
 
 
 def test_the_second_text_counts_its_own_words(extractor):
@@ -144,10 +104,9 @@ def sentence_transformer(folder, mode, *modules, length=20):
     kinds = ["Transformer", "Pooling", *modules]
     paths = ["", "1_Pooling", *(f"{index}_X" for index in range(2, len(kinds)))]
     entries = [{"type": f"sentence_transformers.models.{k}", "path": p} for k, p in zip(kinds, paths, strict=True)]
-    (folder / "modules.json").write_text(json.dumps(entries))
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **mode}))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+    write(folder / "modules.json", entries)
+    write(folder / "1_Pooling/config.json", json.dumps({"word_embedding_dimension": 16, **mode}))
+    write(folder / "sentence_bert_config.json", json.dumps({"max_seq_length": length}))
 
 
 @pytest.mark.slow
@@ -199,47 +158,41 @@ def test_another_pooling_keeps_the_other_settings(pretrained, tmp_path):
 def test_refuses_sentence_transformers_text_changes(pretrained, tmp_path):
     folder = shutil.copytree(pretrained[0], tmp_path / "model")
     sentence_transformer(folder, {"pooling_mode": "mean"})
-    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
-    flags = {"init_checkpoint": str(folder), "do_lower_case": False}
-    with pytest.raises(InputError, match="do_lower_case, which is not supported for a cased"):
-        model.resolve(VectorSettings(sentence_vectors=True, **flags))
-    assert model.resolve(VectorSettings(pooling="mean", **flags)).max_seq_length == 40
-    assert model.resolve(VectorSettings(sentence_vectors=True, **flags | {"do_lower_case": True})).pooling == "mean"
+    write(folder / "sentence_bert_config.json", '{"do_lower_case": true}')
+
+    def resolved(**flags):
+        return model.resolve(VectorSettings(init_checkpoint=str(folder), **{"do_lower_case": False} | flags))
+
+    refused("do_lower_case, which is not supported for a cased", resolved, sentence_vectors=True)
+    assert resolved(pooling="mean").max_seq_length == 40
+    assert resolved(sentence_vectors=True, do_lower_case=True).pooling == "mean"
 
 
 def test_prompts_are_those_of_sentence_transformers(pretrained, tmp_path):
     folder = shutil.copytree(pretrained[0], tmp_path / "model")
     sentence_transformer(folder, {"pooling_mode": "mean"})
-    prompts = {"query": "the man ", "none": ""}
-    (folder / "config_sentence_transformers.json").write_text(
-        json.dumps({"prompts": prompts, "default_prompt_name": "query"})
-    )
+    prompts = {"prompts": {"query": "the man ", "none": ""}}
+    stated = write(folder / "config_sentence_transformers.json", json.dumps(prompts | {"default_prompt_name": "query"}))
     texts = ["was", "said so"]
-    plain = FeatureExtractor(folder, sentence_vectors=True, prompt="").sentences(texts)
-    asked = FeatureExtractor(folder, sentence_vectors=True).sentences(texts)
-    np.testing.assert_allclose(
-        FeatureExtractor(folder, pooling="mean", prompt="").sentences([f"the man {t}" for t in texts]), asked
-    )
-    np.testing.assert_allclose(
-        FeatureExtractor(folder, sentence_vectors=True, prompt_name="none").sentences(texts), plain
-    )
-    with pytest.raises(InputError, match="--prompt_name=other: .* has the prompts query, none"):
-        FeatureExtractor(folder, sentence_vectors=True, prompt_name="other")
-    short = FeatureExtractor(folder, sentence_vectors=True, dimensions=3, normalize=True).sentences(texts)
+
+    def extractor(**flags):
+        return FeatureExtractor(folder, **{"sentence_vectors": True} | flags)
+
+    plain, asked = extractor(prompt="").sentences(texts), extractor().sentences(texts)
+    by_hand = extractor(sentence_vectors=False, pooling="mean", prompt="").sentences([f"the man {t}" for t in texts])
+    np.testing.assert_allclose(by_hand, asked)
+    np.testing.assert_allclose(extractor(prompt_name="none").sentences(texts), plain)
+    refused("--prompt_name=other: .* has the prompts query, none", extractor, prompt_name="other")
+    short = extractor(dimensions=3, normalize=True).sentences(texts)
     np.testing.assert_allclose(short, asked[:, :3] / np.linalg.norm(asked[:, :3], axis=1, keepdims=True), rtol=1e-5)
-    refused("--dimensions=99: the model's vectors have", FeatureExtractor, folder, sentence_vectors=True, dimensions=99)
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": 3}))
-    cut = FeatureExtractor(folder, sentence_vectors=True)
+    refused("--dimensions=99: the model's vectors have", extractor, dimensions=99)
+    write(stated, json.dumps({"truncate_dim": 3}))
+    cut = extractor()
     assert cut.vector_size == 3 and cut.with_prompt("", dimensions=2).vector_size == 2
     np.testing.assert_allclose(cut.sentences(texts), plain[:, :3])
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    write(stated, json.dumps(prompts))
     sentence_transformer(folder, {"pooling_mode": "mean", "include_prompt": False})
-    refused("include_prompt is false", FeatureExtractor, folder, sentence_vectors=True)
-
-
-def test_a_checkpoint_without_pooling_is_one_line(pretrained):
-    with pytest.raises(InputError, match=r"1_Pooling/config.json; give --pooling=cls, mean or max"):
-        FeatureExtractor(pretrained[0], sentence_vectors=True)
+    refused("include_prompt is false", extractor)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +225,8 @@ def test_what_is_no_list_of_texts_is_refused(extractor, texts, message):
 
 def test_pooled_vectors_need_a_pooling(extractor, pretrained):
     refused("no pooling", extractor.sentences, ["a"])
+    stated = "1_Pooling/config.json; give --pooling=cls, mean or max"
+    refused(stated, FeatureExtractor, pretrained[0], sentence_vectors=True)
     assert FeatureExtractor(pretrained[0], pooling="mean").sentences([]).shape == (0, 16)
     assert extractor.tokens([]) == []
 
