@@ -19,6 +19,7 @@ from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
 from tests.kit import refused, write
 
+
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, vocab_file):
     """A folder with a checkpoint of three layers, and its encoder."""

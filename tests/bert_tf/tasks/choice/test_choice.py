@@ -1,12 +1,10 @@
 """Choices: files, the softmax over the choices of an example, and whole runs of `run_swag`."""
 
-import dataclasses
 import json
 import re
 import shutil
 
 import numpy as np
-import pandas
 import pytest
 import tensorflow as tf
 
@@ -24,38 +22,15 @@ SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,e
 ROW = '7,v,3416,The man said. He,The man said.,He,gen,"was, so",is,will,had'
 
 
+TABBED_ROW = "7\tv\t3416\tThe man said. He\tThe man said.\tHe\tgen\twas, so\tis\twill\thad"
+
+
 def write(path, *lines):
     return kit.write(path, "".join(f"{line}\n" for line in lines))
 
 
 def read(path, split="train"):
     return choice_data("", {split: (str(path),)}).read(split)
-
-
-def test_reads_swag_columns_with_and_without_labels(tmp_path):
-    expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "3416")
-    assert read(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0")) == [expected]
-    (example,) = read(write(tmp_path / "b.csv", SWAG, ROW), "test")
-    assert example.label is None and example.choices == expected.choices
-    table = [SWAG + ",label", ROW.replace('"was, so"', "was so") + ",2.0"]
-    (example,) = read(write(tmp_path / "b.tsv", *(line.replace(",", "\t") for line in table)))
-    assert example == dataclasses.replace(expected, choices=("was so", *expected.choices[1:]))
-    lines = ["", ",sent1,ending0,ending1,ending2,label", "0,c,a,b,c,2", "0,d,a,b,,1"]  # pandas, after concat
-    assert [(len(e.choices), e.label, e.id) for e in read(write(tmp_path / "d.csv", *lines[1:]))] == [
-        (3, 2, None),
-        (2, 1, None),
-    ]
-    path = write(tmp_path / "c.csv", "video-id,fold-ind,Sent1,sent2,Ending1,Ending2,Ending3,Label", "v,5,so,,a,b,c,1")
-    assert read(path) == [ChoiceExample("so", "", ("a", "b", "c"), 1, "5")]
-
-
-def test_the_full_files_name_the_right_ending(tmp_path):
-    header = "video-id,fold-ind,startphrase,gold-ending,distractor-0,distractor-1,gold-source,sent1,sent2"
-    path = write(tmp_path / "full.csv", header, "v,9,s,right,wrong,bad,gold,first,then")
-    expected = [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
-    assert read(path) == expected
-    pandas.read_csv(path).to_json(tmp_path / "full.json", orient="records")
-    assert read(str(tmp_path / "full.json")) == expected
 
 
 def test_story_cloze_has_two_endings_counted_from_one(tmp_path):
@@ -74,17 +49,55 @@ def test_story_cloze_has_two_endings_counted_from_one(tmp_path):
     assert example.label is None and example.choices == ("e", "f")
 
 
+FULL_SWAG = "video-id,fold-ind,startphrase,gold-ending,distractor-0,distractor-1,gold-source,sent1,sent2"
+FULL_ROW = "v,9,s,right,wrong,bad,gold,first,then"
+FULL_JSON = [dict(zip(FULL_SWAG.split(","), FULL_ROW.split(","), strict=True))]
+SAID = ("The man said.", "He", ("was, so", "is", "will", "had"), 2, "3416")
+CONTRACTED = ["video-id,fold-ind,Sent1,sent2,Ending1,Ending2,Ending3,Label", "v,5,so,,a,b,c,1"]
+CONCATENATED = [",sent1,ending0,ending1,ending2,label", "0,c,a,b,c,2", "0,d,a,b,,1"]  # by pandas
+OBJECTS = [
+    {"context": "c", "choices": ["x", "y"], "label": "y", "id": 44},
+    {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
+    {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
+    {"video-id": "v", "sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "label": 1},  # SWAG on the hub
+    {"sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "ending2": None, "label": 1},
+]
+READ = {
+    "swag": ("a.csv", [SWAG + ",label", ROW + ",2.0"], [SAID]),
+    "swag with tabs": ("a.tsv", [SWAG.replace(",", "\t") + "\tlabel", f"{TABBED_ROW}\t2.0"], [SAID]),
+    "other names": ("a.csv", CONTRACTED, [("so", "", ("a", "b", "c"), 1, "5")]),
+    "numbers of rows": ("a.csv", CONCATENATED, [("c", "", ("a", "b", "c"), 2, None), ("d", "", ("a", "b"), 1, None)]),
+    "full swag": ("a.csv", [FULL_SWAG, FULL_ROW], [("first", "then", ("right", "wrong", "bad"), 0, "9")]),
+    "full swag in json": ("a.json", FULL_JSON, [("first", "then", ("right", "wrong", "bad"), 0, "9")]),
+    "objects": ("a.jsonl", OBJECTS, [
+        ("c", "", ("x", "y"), 1, "44"), ("c", "q", ("1", "2", "3"), 2, None), ("c", "s", ("1", "2", "3"), 2, None),
+        ("c", "s", ("x", "y"), 1, None), ("c", "s", ("x", "y"), 1, None),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_layout_is_read(tmp_path, name):
+    file, rows, expected = READ[name]
+    path = kit.write(tmp_path / file, rows) if "json" in file else write(tmp_path / file, *rows)
+    assert read(path) == [ChoiceExample(*fields) for fields in expected]
+
+
+def test_a_test_file_has_no_labels(tmp_path):
+    (example,) = read(write(tmp_path / "a.csv", SWAG, ROW), "test")
+    assert example == ChoiceExample(*SAID[:3], None, SAID[4])
+
+
 def write_race(folder):
     for split in ("train", "dev", "test"):
         for level, numbers in (("middle", range(3)), ("high", (7,))):
-            (folder / split / level).mkdir(parents=True)
             for number in numbers:
                 entry = {
                     "answers": ["B", "D"], "options": [["was", "is", "had", "all"], ["a", "the", "of", "you"]],
                     "questions": ["The man _ there.", "Who said?"], "article": f"The man said so {number}.",
                     "id": f"{level}{number}.txt",
                 }  # fmt: skip
-                (folder / split / level / f"{number}.txt").write_text(json.dumps(entry))
+                kit.write(folder / split / level / f"{number}.txt", json.dumps(entry))
 
 
 def test_race_folder_has_questions_of_all_levels(tmp_path):
@@ -100,20 +113,6 @@ def test_race_folder_has_questions_of_all_levels(tmp_path):
     assert entry == middle.replace("dev", "train") == f"train, 8 examples, {entry[-16:]}", "the same contents"
     (tmp_path / "dev/high/7.txt").write_text('{"article": "a", "questions": ["b"], "options": [], "answers": ["A"]}')
     refused("high/7.txt: does not have RACE's layout", choice_data(str(tmp_path), {}).read, "dev")
-
-
-def test_json_lines_have_any_number_of_choices(tmp_path):
-    lines = [
-        {"context": "c", "choices": ["x", "y"], "label": "y", "id": 44},
-        {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
-        {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
-        {"video-id": "v", "sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "label": 1},  # SWAG on the hub
-        {"sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "ending2": None, "label": 1},
-    ]
-    found = read(write(tmp_path / "a.jsonl", *map(json.dumps, lines)))
-    assert [(e.start, len(e.choices), e.label, e.id) for e in found] == [
-        ("", 2, 1, "44"), ("q", 3, 2, None), ("s", 3, 2, None), ("s", 2, 1, None), ("s", 2, 1, None),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

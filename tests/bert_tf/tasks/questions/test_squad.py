@@ -14,7 +14,6 @@ from official.nlp.data import squad_lib
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 from official.nlp.tools.tokenization import FullTokenizer
 
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_results, squad_windows
 from bert_tf.tasks.questions.squad_answers import Candidate, Decoding, SpanAnswers
@@ -22,6 +21,7 @@ from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
+from tests import kit
 from tests.bert_tf.original_tokenizer import ALPHABETS, SPECIAL_TOKENS
 from tests.bert_tf.tasks.questions.hard_texts import HARD, LONG
 from tests.bert_tf.tasks.reading import read
@@ -63,8 +63,11 @@ def random_paragraphs(count):
 
 
 def write(path, *paragraphs) -> str:
-    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "x", "paragraphs": list(paragraphs)}]}))
-    return str(path)
+    return str(kit.write(path, json.dumps({"version": "1.1", "data": [{"title": "x", "paragraphs": paragraphs}]})))
+
+
+def write_vocabulary(folder, characters) -> BertTokenizer:
+    return BertTokenizer(str(kit.write(folder / "vocab.txt", "\n".join([*SPECIAL_TOKENS, *characters, ""]))))
 
 
 def hard_paragraphs() -> list[dict]:
@@ -135,21 +138,19 @@ def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
 def test_without_spaces_the_answer_is_at_its_start(answer, start, token, tmp_path):
     """The context is one word for google-research/bert, which would take the first occurrence of the answer."""
     context = "北京是中国的首都。上海是中国最大的城市，人口在北京之上。"
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join([*SPECIAL_TOKENS, *sorted(set(context))]) + "\n", encoding="utf-8")
+    tokenizer = write_vocabulary(tmp_path, sorted(set(context)))
     question = Question("1", "？", context, (Answer(answer, start),))
-    columns = squad_windows.encode_questions([question], BertTokenizer(str(path)), 64, 32, 8)
+    columns = squad_windows.encode_questions([question], tokenizer, 64, 32, 8)
     first = columns["start_positions"].numpy().item() - 2 - columns["segment_a"].row_lengths().numpy().item()
     assert columns["token_starts"].numpy()[0, first] == token
 
 
 def test_without_spaces_an_answer_with_unk_is_exact(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join([*SPECIAL_TOKENS, *"北京是中国的首都"]) + "\n", encoding="utf-8")
+    tokenizer = write_vocabulary(tmp_path, "北京是中国的首都")
     data = paragraph("北京是権中国的首都", ["是"], 0)
     data["qas"] = [{"id": "1", "question": "是"}]
     task = make_task(write(tmp_path / "a.json", data))
-    split = encoded_split(task, task.data.read("test"), BertTokenizer(str(path)), LENGTH)
+    split = encoded_split(task, task.data.read("test"), tokenizer, LENGTH)
     logits = np.full([1, LENGTH, 2], -9, np.float32)
     logits[0, 3 + 3, 0] = logits[0, 3 + 4, 1] = 9.0  # the unknown character and the next one
     _, answers = task.by_example(split, logits)
@@ -203,11 +204,8 @@ def test_prediction_files_equal_the_references(hard, tokenizers, tmp_path, has_u
 
 @pytest.mark.quick_cases("cased")
 def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
-    path = write(tmp_path / "a.json", *(paragraph(context, [], i) for i, context in enumerate(["", " \t", LONG])))
-    content = json.loads(open(path).read())
-    for number, entry in enumerate(content["data"][0]["paragraphs"]):
-        entry["qas"] = [{"id": str(number), "question": ""}]
-    (tmp_path / "a.json").write_text(json.dumps(content))
+    contexts = enumerate(["", " \t", LONG])
+    path = write(tmp_path / "a.json", *({"context": c, "qas": [{"id": str(i), "question": ""}]} for i, c in contexts))
     for has_unanswerable, empty in ((False, "empty"), (True, "")):
         task = make_task(path, has_unanswerable=has_unanswerable)
         split = encoded_split(task, task.data.read("test"), tokenizers[0], LENGTH)
@@ -339,14 +337,13 @@ def test_answers_not_at_offset_are_counted_and_named(tmp_path, caplog):
     assert line in caplog.text and "wrong 3-0" in caplog.text
     assert len(task.data.read("dev")) == 7
     assert "do not affect the loss, but count in the metrics: wrong 0-0" in caplog.text
-    with pytest.raises(InputError, match="no answer is at its answer_start"):
-        make_task(write(tmp_path / "wrong.json", *wrong)).data.read("train")
+    refused("no answer is at its answer_start", make_task(write(tmp_path / "b.json", *wrong)).data.read, "train")
     assert "no-break space" not in caplog.text
     spaced = paragraph("the man said 10\u00a0000 so", ["10\u00a0000"], "spaced")
     make_task(write(tmp_path / "spaced.json", *good, spaced)).data.read("train")
     assert "spaced-0; as in the original, an answer with a no-break space or other" in caplog.text
-    with pytest.raises(InputError, match="from 0; as in the original, an answer with a no-break space"):
-        make_task(write(tmp_path / "spaced.json", spaced)).data.read("train")
+    alone = make_task(write(tmp_path / "spaced.json", spaced))
+    refused("from 0; as in the original, an answer with a no-break space", alone.data.read, "train")
 
 
 QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start": 4}]}
@@ -373,19 +370,16 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
-    with pytest.raises(InputError, match="is a folder, not a file; check its path"):
-        make_task(str(tmp_path)).data.read("train")
-    path = tmp_path / "a.json"
     if isinstance(content, dict) and "qas" in content:
         content = {"data": [{"paragraphs": [{"context": "the man said so"} | content]}]}
-    if isinstance(content, list) and content:
+    if isinstance(content, list):
         content = {"data": [{"paragraphs": [{"qas": content}]}]}
+    path = tmp_path / "a.json"
     if content is not None:
-        raw = content if isinstance(content, (str, bytes)) else json.dumps(content)
-        path.write_bytes(raw if isinstance(raw, bytes) else raw.encode())
+        kit.write(path, json.dumps(content) if isinstance(content, dict) else content)
     for split in ("train", "dev"):
-        with pytest.raises(InputError, match=message):
-            make_task(str(path)).data.read(split)
+        refused(message, make_task(str(path)).data.read, split)
+    refused("is a folder, not a file; check its path", make_task(str(tmp_path)).data.read, "train")
 
 
 def read_one(tmp_path, **changes):
@@ -413,29 +407,32 @@ def test_is_impossible_may_be_missing_or_no_boolean(tmp_path, changes, is_imposs
     assert question.is_impossible is is_impossible and len(question.answers) == (not is_impossible)
 
 
-def test_questions_in_rows_as_pandas_writes_them(tmp_path):
+@pytest.mark.parametrize("name", ["list.json", "lines.jsonl", "data.json"])
+def test_questions_in_rows_as_pandas_writes_them(tmp_path, name):
     """`answer_start` becomes a float if another row of the column has none."""
-    pandas = pytest.importorskip("pandas")
-    context = "the man said so"
     rows = [
-        {"id": 1, "context": context, "question": "who?", "text": "man", "answer_start": 4},
-        {"id": 2, "context": context, "question": "why?", "text": "", "answer_start": None},
+        {
+            "id": number,
+            "context": "the man said so",
+            "question": "who?",
+            "answers": {"text": [text], "answer_start": [start]},
+        }
+        for number, text, start in ((1, "man", 4.0), (2, "", None))
     ]
-    table = pandas.DataFrame(rows)
-    table["answers"] = table.apply(lambda row: {"text": [row.text], "answer_start": [row.answer_start]}, axis=1)
-    table = table[["id", "context", "question", "answers"]]
-    table.to_json(tmp_path / "list.json", orient="records")
-    table.to_json(tmp_path / "lines.jsonl", orient="records", lines=True)
-    (tmp_path / "data.json").write_text(json.dumps({"data": json.loads((tmp_path / "list.json").read_text())}))
-    for name in ("list.json", "lines.jsonl", "data.json"):
-        first, second = make_task(str(tmp_path / name), has_unanswerable=True).data.read("train")
-        assert (first.id, first.answers, second.answers, second.is_impossible) == ("1", (Answer("man", 4),), (), True)
+    path = kit.write(tmp_path / name, json.dumps({"data": rows}) if name == "data.json" else rows)
+    first, second = make_task(str(path), has_unanswerable=True).data.read("train")
+    assert (first.id, first.answers, second.answers, second.is_impossible) == ("1", (Answer("man", 4),), (), True)
 
 
-def test_a_contradicting_question_names_its_key(tmp_path):
-    with pytest.raises(InputError, match="question 1 has no answer; set its is_impossible to true"):
-        read_one(tmp_path, answers=[], is_impossible=False)
-    refused(r"qas\[0\]: is_impossible is '', which is neither true nor false", read_one, tmp_path, is_impossible="")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answers": [], "is_impossible": False}, "question 1 has no answer; set its is_impossible to true"),
+        ({"is_impossible": ""}, r"qas\[0\]: is_impossible is '', which is neither true nor false"),
+    ],
+)
+def test_a_contradicting_question_names_its_key(tmp_path, changes, message):
+    refused(message, read_one, tmp_path, **changes)
 
 
 def test_several_files_keep_their_order(tmp_path, caplog):
