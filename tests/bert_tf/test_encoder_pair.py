@@ -9,13 +9,10 @@ import tensorflow as tf
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.encoder_pair import make_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.modeling.heads import FeatureTaggingHead
-from bert_tf.run_ner import main as run_ner
-from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.trained import load
 from bert_tf.text import tokenizer_files
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -114,8 +111,9 @@ def test_refuses_halves_with_different_tokenizers(halves, tmp_path, vocab_file):
         direction = "rtl" if lower else "ltr"
         model = write_pretrained(folder, vocab_file, directionality=direction, **SIZES)
         checkpoint_tokenizer.write(str(folder), model.config, tokenizer_files.read(vocab_file, lower))
-    with pytest.raises(InputError, match="uncased has another tokenizer .*: --do_lower_case=true instead of"):
-        checkpoints.open_checkpoint(f"{tmp_path}/cased,{tmp_path}/uncased")
+    path = f"{tmp_path}/cased,{tmp_path}/uncased"
+    message = "uncased has another tokenizer .*: --do_lower_case=true instead of"
+    refused(message, checkpoints.open_checkpoint, path)
 
 
 def test_a_pair_is_converted_with_more_words(halves, tmp_path):
@@ -154,16 +152,16 @@ def tagger(halves, tmp_path_factory):
     vocabulary = (halves / "ltr/vocab.txt").read_text().split()
     for seed, split in enumerate(("train", "dev")):
         write(folder / f"{split}.txt", sentences(vocabulary, 30, seed))
-    run_ner(ner(folder, "--do_train", "--do_eval", f"--init_checkpoint={halves}/ltr,{halves}/rtl"))
+    train(folder, "--do_train", "--do_eval", f"--init_checkpoint={halves}/ltr,{halves}/rtl")
     return folder
 
 
-def ner(folder, *flags):
-    return parse(
-        NerSettings,
-        [f"--output_dir={folder}/run", f"--train_data_path={folder}/train.txt", f"--eval_data_path={folder}/dev.txt",
-         "--feature_layers=elmo", "--lstm_size=8", "--max_seq_length=32", "--num_train_epochs=2",
-         "--learning_rate=1e-2", *flags],
+def train(folder, *flags):
+    data = {split: f"{folder}/{split}.txt" for split in ("train", "dev")}
+    return run(
+        "run_ner", f"--output_dir={folder}/run", f"--train_data_path={data['train']}",
+        f"--eval_data_path={data['dev']}", "--feature_layers=elmo", "--lstm_size=8", "--max_seq_length=32",
+        "--num_train_epochs=2", "--learning_rate=1e-2", *flags,
     )  # fmt: skip
 
 
@@ -172,8 +170,8 @@ def test_a_tagger_on_a_pair_answers_strings(halves, tagger):
     config = json.loads((tagger / "run/bert_config.json").read_text())
     assert config["directionality"] == "ltr+rtl"
     expected = (tagger / "run/dev_predictions.txt").read_text()
-    run_ner(ner(tagger, "--do_eval"))  # without the two checkpoints
-    run_ner(ner(tagger, "--do_train", "--do_eval", f"--init_checkpoint={halves}/ltr,{halves}/rtl"))  # nothing is left
+    train(tagger, "--do_eval")  # without the two checkpoints
+    train(tagger, "--do_train", "--do_eval", f"--init_checkpoint={halves}/ltr,{halves}/rtl")  # nothing is left
     assert (tagger / "run/dev_predictions.txt").read_text() == expected
     lines = [block.splitlines() for block in expected.strip().split("\n\n")]
     texts = [" ".join(line.split()[0] for line in block) for block in lines]

@@ -107,16 +107,6 @@ def test_a_subclassed_model_is_saved_and_loaded(tmp_path):
     np.testing.assert_allclose(again(DATA), expected, atol=1e-6)
 
 
-def test_the_best_weights_of_fit_are_kept_as_h5(tmp_path):
-    model, encoder = make_model(None)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    path = str(tmp_path / "best.h5")
-    best = keras.callbacks.ModelCheckpoint(path, monitor="loss", save_best_only=True)
-    model.fit(DATA, LABELS, epochs=1, verbose=0, callbacks=[best])
-    np.testing.assert_allclose(keras.models.load_model(path)(DATA), model(DATA), atol=1e-6)
-    assert encoder.blocks[0].attention.query.kernel.name == "bert/block_0/attention/query/kernel:0"
-
-
 def test_fixed_length_rows_have_embedding_gradients():
     model, encoder = make_model(12)
     with tf.GradientTape() as tape:

@@ -6,12 +6,10 @@ import numpy as np
 import pandas
 import pytest
 
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.score_text import main as score_text
-from bert_tf.settings import ScoringSettings
+from tests import kit
 from tests.bert_tf.pretrained_folder import write_pretrained
-from tests.kit import refused
+from tests.kit import read_jsonl, refused
 
 CHOICES = [("the man said", ["he was there", "all of you", "they had"], 1), ("you had the word", ["was", "he said"], 0)]
 
@@ -31,13 +29,10 @@ def score(folder, models, mode, lines, *flags, model="ltr", name="input.txt"):
 
 
 def run(folder, models, mode, path, *flags, model="ltr"):
-    settings = parse(
-        ScoringSettings,
-        [f"--init_checkpoint={models}/{model}", f"--input_file={path}", f"--output_file={folder}/{mode}.jsonl",
-         f"--mode={mode}", "--num_workers=1", *flags],
-    )  # fmt: skip
-    score_text(settings)
-    return [json.loads(line) for line in (folder / f"{mode}.jsonl").read_text().splitlines()]
+    output = folder / f"{mode}.jsonl"
+    files = {"init_checkpoint": models / model, "input_file": path, "output_file": output}
+    kit.run("score_text", *flags, **files, mode=mode, num_workers=1)
+    return read_jsonl(output)
 
 
 def test_a_continuation_scores_its_own_likelihood(models, tmp_path):

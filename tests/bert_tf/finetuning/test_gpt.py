@@ -9,20 +9,16 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
-from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tasks.classification.reading import LongTextRule
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.finetuning import word_task
 from tests.bert_tf.finetuning.test_packed_finetuning import CONFIG, TASKS, assert_same, examples, measured
-from tests.bert_tf.finetuning.word_task import FindTheWord
 from tests.bert_tf.formulas import Formulas, _log_softmax
-from tests.kit import refused
+from tests.kit import read_jsonl, refused
 
 LTR = dataclasses.replace(CONFIG, directionality="ltr")
 BOTH_ORDERS = dataclasses.replace(make_task(3), reading=LongTextRule(pair_order="both"))
@@ -129,27 +125,24 @@ def test_both_orders_of_a_single_text_are_refused():
 
 @pytest.mark.parametrize("flag", ["--lm_coefficient=0.5", "--special_tokens=new"])
 def test_a_bidirectional_model_is_refused(folder, vocab_file, tmp_path, flag):
-    given = word_task.settings(folder, vocab_file, tmp_path / "out", "--do_train", flag)
-    with pytest.raises(InputError, match=f"{flag}.*: .*config.json says directionality=bidi.*drop the flag"):
-        run_finetuning(given, lambda command: FindTheWord(folder))
+    message = f"{flag}.*: .*config.json says directionality=bidi.*drop the flag"
+    refused(message, word_task.train, folder, vocab_file, tmp_path / "out", "--do_train", flag)
 
 
 @pytest.mark.slow
-def test_a_run_with_gpts_recipe_resumes(folder, vocab_file, tmp_path):
+def test_a_run_with_gpts_recipe_resumes(folder, vocab_file, tokenizer, tmp_path):
     config = json.loads((folder / "config.json").read_text()) | {"directionality": "ltr"}
     (tmp_path / "config.json").write_text(json.dumps(config))
 
     def run(*flags):
         flags = [f"--bert_config_file={tmp_path}/config.json", *flags] if "--do_train" in flags else flags
-        return run_finetuning(
-            word_task.settings(folder, vocab_file, tmp_path / "out", *flags), lambda command: FindTheWord(folder)
-        )
+        return word_task.train(folder, vocab_file, tmp_path / "out", *flags)
 
     gpt = ("--special_tokens=new", "--lm_coefficient=0.5", "--do_train", "--do_eval")
     trained = run(*gpt, "--num_train_epochs=4")
     kept = json.loads((tmp_path / "out/bert_config.json").read_text())
-    assert kept["extract_token_id"] == BertTokenizer(vocab_file).mask_id
-    metrics = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    assert kept["extract_token_id"] == tokenizer.mask_id
+    metrics = read_jsonl(tmp_path / "out/metrics.jsonl")
     assert all(np.isfinite(entry["lm_loss"]) for entry in metrics if entry["split"] == "train")
     again = run("--do_eval", f"--bert_config_file={tmp_path}/out/bert_config.json")
     assert again["exact_rows"] == trained["exact_rows"]

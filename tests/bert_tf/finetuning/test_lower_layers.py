@@ -6,13 +6,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning import lower_layers
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import gradients
 from bert_tf.training.optimization import CLIP_NORM, AdamWeightDecay, clipped_update, decays
 from tests.bert_tf.classification import make_objective
 from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.kit import refused
 from tests.small_configs import small_config
 
 CONFIG = small_config(60, 8, 3, dropout=0.0, max_position_embeddings=8, initializer_range=0.05)
@@ -111,15 +111,13 @@ def test_lower_layers_have_lower_rates_by_formula():
             np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5, atol=5e-7, err_msg=f"{name} {weight.name}")
 
 
-def settings(*flags):
-    required = ["--output_dir=out", "--do_train", "--max_seq_length=8"]
-    return parse(FineTuningSettings, [*required, *flags])
+@pytest.mark.parametrize(
+    ("flag", "remedy"), [("--transfer_layers", "give at most this number"), ("--frozen_layers", ".*, or -1")]
+)
+def test_more_layers_than_there_are_are_refused(flag, remedy):
+    def check(number):
+        flags = ["--output_dir=out", "--do_train", "--max_seq_length=8", "--init_checkpoint=x", f"{flag}={number}"]
+        lower_layers.check(CONFIG, parse(FineTuningSettings, flags))
 
-
-def test_more_frozen_layers_than_there_are_are_refused():
-    lower_layers.check(CONFIG, settings("--frozen_layers=3"))
-    lower_layers.check(CONFIG, settings("--transfer_layers=3", "--init_checkpoint=x"))
-    with pytest.raises(InputError, match="--transfer_layers=4: the model has 3 layers; give at most this number"):
-        lower_layers.check(CONFIG, settings("--transfer_layers=4", "--init_checkpoint=x"))
-    with pytest.raises(InputError, match=r"--frozen_layers=4: the model has 3 layers; give at most this number, or -1"):
-        lower_layers.check(CONFIG, settings("--frozen_layers=4"))
+    check(3)
+    refused(f"{flag}=4: the model has 3 layers; {remedy}", check, 4)

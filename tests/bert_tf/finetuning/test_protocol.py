@@ -1,4 +1,4 @@
-"""Evaluation during training, the best checkpoint, early stopping, and seeds."""
+"""Whole runs of a task that is not a classification: evaluation during training, the best checkpoint, and seeds."""
 
 import dataclasses
 import json
@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from bert_tf.core import identity
 from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import prepared_run
+from bert_tf.finetuning import description, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule, evaluation_steps
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder
@@ -21,11 +20,56 @@ from bert_tf.runs.evaluations import Evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file
 from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights, weights
-from tests.bert_tf.finetuning.word_task import FindTheWord, settings
-from tests.kit import refused
+from tests.bert_tf.finetuning.word_task import FindTheWord, settings, train
+from tests.kit import refused, write
 
 SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.4, 12: 0.9}
 EARLY = ["--do_train", "--do_eval", "--num_train_epochs=5", "--eval_strategy=epoch", "--early_stopping_patience=2"]
+
+
+@pytest.fixture(scope="module")
+def trained(folder, vocab_file, tmp_path_factory):
+    output = tmp_path_factory.mktemp("trained")
+    return output, train(folder, vocab_file, output, "--do_train", "--do_eval", "--do_predict")
+
+
+def test_a_task_of_another_shape_works(folder, trained):
+    output, scores = trained
+    assert scores.keys() == {"exact_rows", "loss"} and scores["exact_rows"] == 1.0 and scores["loss"] < 0.1
+    assert "eval_exact_rows = 1.0" in (output / "eval_results.txt").read_text()
+    found = json.loads((output / "found.json").read_text())
+    assert found == {line: line.split().count("the") for line in (folder / "test.txt").read_text().splitlines()}
+    lines = metrics_file.read(str(output))
+    assert {"token_accuracy", "loss"} <= next(line for line in lines if line["split"] == "train").keys()
+
+
+@pytest.mark.parametrize(
+    ("flag", "what"), [("--do_eval", "loss"), ("--do_predict", "loss"), ("--do_predict", "predictions")]
+)
+def test_non_finite_outputs_are_not_written(folder, vocab_file, trained, flag, what):
+    added = {"loss": 0.0, "predictions": 0.0} | {what: float("nan")}
+
+    class Broken(FindTheWord):
+        def losses(self, logits, batch):
+            return super().losses(logits + added["loss"], batch)
+
+        def prediction(self, logits, batch):
+            return tf.cast(super().prediction(logits, batch), tf.float32) + added["predictions"]
+
+    before = (trained[0] / "found.json").stat().st_mtime_ns
+    message = rf"step 48 of .* is not finite \({what}\)"
+    refused(message, train, folder, vocab_file, trained[0], flag, make_task=Broken)
+    assert (trained[0] / "found.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "task.json: no such file"), ("{", "is damaged"), ('{"kind": "x"}', "is damaged"),],
+)  # fmt: skip
+def test_a_missing_or_damaged_description_is_refused(tmp_path, content, message):
+    if content is not None:
+        write(tmp_path / "task.json", content)
+    refused(message, description.read, str(tmp_path))
 
 
 def parsed(*flags):
@@ -87,8 +131,8 @@ def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
     evaluations.write(str(tmp_path), Evaluations("f1", scores={3: {"f1": 0.9}, 6: {"f1": 0.8}}))
     tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
     newest = ResumePoint(f"{tmp_path}/ckpt-6")
-    with pytest.raises(InputError, match=r"best checkpoint .* \(.*ckpt-3 is missing\); .*--use_checkpoint=last"):
-        choose(str(tmp_path), newest, "best")
+    message = r"best checkpoint .* \(.*ckpt-3 is missing\); .*--use_checkpoint=last"
+    refused(message, choose, str(tmp_path), newest, "best")
     assert choose(str(tmp_path), newest, "last") == newest
 
 
@@ -96,10 +140,7 @@ def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
 def plain(folder, vocab_file, tmp_path_factory):
     """A run without evaluation during training, with a checkpoint of step 9."""
     output = tmp_path_factory.mktemp("plain")
-    run_finetuning(
-        settings(folder, vocab_file, output, "--do_train", "--num_train_epochs=5", "--save_checkpoints_steps=9"),
-        lambda _: FindTheWord(folder),
-    )
+    train(folder, vocab_file, output, "--do_train", "--num_train_epochs=5", "--save_checkpoints_steps=9")
     return output
 
 
@@ -173,7 +214,7 @@ def test_the_seed_decides_order_weights_and_dropout(prepared, folder, vocab_file
     drawn = {}
     for name, more in {"plain": [], "again": [], "other": ["--random_seed=5"]}.items():
         flags = ["--do_train", "--num_train_epochs=1", *more]
-        run_finetuning(settings(folder, vocab_file, tmp_path / name, *flags), lambda _: FindTheWord(folder))
+        train(folder, vocab_file, tmp_path / name, *flags)
         start = weights(tmp_path / name / "ckpt-0")
         at_start = [
             start[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"].tolist() for path in ("model/head/kernel", "random_seed")

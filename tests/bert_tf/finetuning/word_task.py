@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.core.command_line import parse
+from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.task import LOSS, Task, tokenize
 from bert_tf.finetuning.task_data import TaskData, each_row
 from bert_tf.modeling.dense import Linear
@@ -82,6 +83,11 @@ def settings(folder, vocab_file, output_dir, *more: str) -> FineTuningSettings:
         [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
          "--max_seq_length=16", "--train_batch_size=10", "--num_train_epochs=20", "--learning_rate=1e-2", *more],
     )  # fmt: skip
+
+
+def train(folder, vocab_file, output_dir, *more: str, make_task=FindTheWord) -> dict[str, float]:
+    """Runs the task with the flags of `settings`; returns the metrics of the evaluation."""
+    return run_finetuning(settings(folder, vocab_file, output_dir, *more), lambda command: make_task(folder))
 
 
 def write_inputs(folder) -> None:

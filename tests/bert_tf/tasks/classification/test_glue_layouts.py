@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import glue, scores, xnli
@@ -131,8 +130,7 @@ def test_ax_is_a_test_of_mnlis_model():
 def test_a_bad_file_is_refused_by_file_and_line(tmp_path, name, path, text, message):
     write_files(tmp_path, name, **{path: text})
     split = next(split for split in SPLITS if split in path)
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path / path}{message}")):
-        task_of(name, tmp_path).data.read(split)
+    refused(re.escape(f"{tmp_path / path}{message}"), lambda: task_of(name, tmp_path).data.read(split))
 
 
 def test_an_example_of_glue_may_have_no_id(tmp_path):
@@ -206,8 +204,7 @@ def test_predictions_for_glues_server(tmp_path, name, predictions, content):
 def test_wnli_prediction_requires_training_data(tmp_path):
     write_files(tmp_path, "WNLI")
     (tmp_path / "train.tsv").unlink()
-    with pytest.raises(InputError, match="train.tsv: no such file"):
-        task_of("WNLI", tmp_path).data.read("test")
+    refused("train.tsv: no such file", task_of("WNLI", tmp_path).data.read, "test")
 
 
 def test_sts_b_predictions_are_clipped_and_rounded(tmp_path):

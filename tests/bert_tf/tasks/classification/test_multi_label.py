@@ -79,18 +79,19 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
     ],
 )
 def test_bad_label_sets_are_refused(tmp_path, end, content, changes, message):
-    with pytest.raises(InputError, match=message):
-        make(tmp_path, content, end, **changes).data.read("train")
+    refused(message, lambda: make(tmp_path, content, end, **changes).data.read("train"))
 
 
-def test_numbers_of_numpy_have_no_commas(tmp_path):
-    """As `Dataset.to_csv` writes columns of lists of classes."""
-    task = make(tmp_path, "text,label\na,[1 3]\nb,[]\nc,[ 3. 12.]\n")
-    assert [example.label for example in task.data.read("train")] == [("1", "3"), (), ("3", "12")]
-
-
-def test_labels_may_stand_in_brackets(tmp_path):
-    assert make(tmp_path, 'text,label\na,"[x], [y]"\nb,[x]\n').labels == ("[x]", "[y]")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a,[1 3]\nb,[]\nc,[ 3. 12.]\n", [("1", "3"), (), ("3", "12")]),  # `Dataset.to_csv` with lists of classes
+        ('a,"[x], [y]"\nb,[x]\n', [("[x]", "[y]"), ("[x]",)]),
+    ],
+)
+def test_labels_of_numpy_and_labels_in_brackets(tmp_path, content, expected):
+    task = make(tmp_path, f"text,label\n{content}")
+    assert [example.label for example in task.data.read("train")] == expected
 
 
 CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"

@@ -314,16 +314,6 @@ def test_the_tuned_threshold_has_the_best_f1():
     assert squad_results.best_threshold(one, answers) < 1
 
 
-def test_the_best_threshold_may_give_no_answer():
-    questions = [
-        Question(str(number), "?", "the man", (Answer(text, 0),)) for number, text in enumerate(["the", "the", "man"])
-    ]
-    answers = [SpanAnswers((Candidate("man", 0.0, 0.0),), odds) for odds in (1.0, 2.0, 0.0)]
-    threshold = squad_results.best_threshold(questions, answers)
-    assert 0 < threshold < 1
-    assert squad_results.scores(questions, [found.text(threshold) for found in answers], True)["f1"] == 1.0
-
-
 def test_answers_not_at_offset_are_counted_and_named(tmp_path, caplog):
     good = [paragraph("the man said so", ["man"], f"good {i}") for i in range(3)]
     wrong = [paragraph("the man said so", ["man"], f"wrong {i}") for i in range(4)]

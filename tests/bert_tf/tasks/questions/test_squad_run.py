@@ -8,7 +8,6 @@ import signal
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import open_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.resolution import Command
@@ -154,17 +153,6 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
     assert all(predictions(copy).values())
     run("run_squad", *command)
     assert predictions(copy) == answers
-
-
-@pytest.mark.slow
-def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
-    folder, scores = trained_v2
-    copy = tmp_path / "copy"
-    run("convert_checkpoint", input=folder, output=copy, format="bert_tf", vocab_file="")
-    kept = json.loads((copy / "null_threshold.json").read_text())
-    assert (kept["step"], kept["null_score_diff_threshold"]) == (None, scores["null_threshold"])
-    tensors = [open_checkpoint(str(each)).read(["span_head/dense/kernel"]) for each in (folder, copy)]
-    np.testing.assert_array_equal(*(found["span_head/dense/kernel"] for found in tensors))
 
 
 @pytest.fixture(scope="module")

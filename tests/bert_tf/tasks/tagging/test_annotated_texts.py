@@ -1,12 +1,10 @@
 """Texts with ranges of characters, in the layouts that annotation tools document."""
 
-import json
-
 import pandas
 import pytest
 
 from tests.bert_tf.tasks import reading
-from tests.kit import refused
+from tests.kit import refused, write
 
 TEXT = "EU rejects Peter Blackburn’s call (🐑 in Baden-Baden)."
 ENTITIES = [(0, 2, "ORG"), (11, 26, "PER"), (40, 51, "LOC")]
@@ -16,10 +14,8 @@ TAGGED = [
 ]  # fmt: skip
 
 
-def read(path, rows, split="train"):
-    path = path / "a.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return reading.read("tagging", path, split)
+def read(folder, rows, split="train"):
+    return reading.read("tagging", write(folder / "a.jsonl", rows), split)
 
 
 # Label Studio counts UTF-16 units.
@@ -142,12 +138,11 @@ def test_a_table_with_a_word_in_each_row_is_read(tmp_path):
     """As in data sets on Kaggle; pandas writes the number of a sentence into each of its rows."""
     words, tags = ["Ada", ",", "Bob", "left"], ["B-per", "O", "B-per", "O"]
     for numbers in (["Sentence: 1", None, "Sentence: 2", None], [1, 1, 2, 2]):
-        path = tmp_path / "train.csv"
         frame = pandas.DataFrame({"Sentence #": numbers, "Word": words, "POS": list("NPNV"), "Tag": tags})
-        frame.to_csv(path, index=False)
+        path = write(tmp_path / "train.csv", frame)
         first, second = reading.read("tagging", path)
         assert (first.words, first.tags, second.tags) == (("Ada", ","), ("B-per", "O"), ("B-per", "O"))
         assert second.place_of(1) == f"{path}, line 5"
-    frame.drop(columns="Tag").to_csv(path, index=False)
+    write(path, frame.drop(columns="Tag"))
     assert [sentence.tags for sentence in reading.read("tagging", path, "test")] == [None, None]
     refused("line 2: a table with one word in each row needs the columns word, tag", reading.read, "tagging", path)

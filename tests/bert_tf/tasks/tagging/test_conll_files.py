@@ -5,13 +5,12 @@ import logging
 
 import pytest
 
-from bert_tf.core.errors import InputError
 from bert_tf.tasks.tagging import conll_files
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.tagged_objects import sentence_of
 from tests.bert_tf.tasks import reading
 from tests.bert_tf.tasks.reading import tagged
-from tests.kit import refused
+from tests.kit import refused, write
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -26,9 +25,7 @@ Blackburn NNP I-NP I-PER
 
 
 def read(tmp_path, content, layout=None, **how):
-    path = tmp_path / "train.txt"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return sentences(path, layout or WordColumns(), **how)
+    return sentences(write(tmp_path / "train.txt", content), layout or WordColumns(), **how)
 
 
 def sentences(path, layout, with_tags=True):
@@ -72,17 +69,16 @@ def test_comments_precede_sentences(tmp_path, comment, columns):
 
 @pytest.mark.parametrize("content", ["Bonn\nRom\n", "Bonn _\nRom _\n", "Bonn NNP\nRom NNP\n", "Bonn B-X\nRom I-Y\n"])
 def test_test_data_may_lack_tags(tmp_path, caplog, content):
-    (tmp_path / "test.txt").write_text(content)
+    path = write(tmp_path / "test.txt", content)
     with caplog.at_level(logging.INFO):
-        (found,) = reading.read("tagging", tmp_path / "test.txt", "test")
+        (found,) = reading.read("tagging", path, "test")
     assert (found.words, found.tags) == (("Bonn", "Rom"), None)
     assert "test.txt: is read without labels, so predictions are written, but no metrics" in caplog.text
 
 
 @pytest.mark.parametrize("content", ["Bonn\tB-X\nam\tO\n", "Bonn B-X\nam O\n"])
 def test_a_conll_file_may_be_named_csv(tmp_path, content):
-    path = tmp_path / "train.csv"
-    path.write_text(content)
+    path = write(tmp_path / "train.csv", content)
     assert [(found.words, found.tags) for found in reading.read("tagging", path)] == [(("Bonn", "am"), ("B-X", "O"))]
 
 
@@ -107,19 +103,13 @@ def test_columns_that_are_not_there_are_refused(tmp_path):
         refused(f"line 1: has 2 columns, counted from 0; {flag} is not one of them", read, tmp_path, "a O\n", layout)
 
 
-def source(tmp_path, content, **options):
-    (tmp_path / "train.txt").write_text(content)
-    return tagged(str(tmp_path), {}, **options)
-
-
 def test_impossible_tags_are_refused_or_repaired(tmp_path, caplog):
     content = "a B-X\n\n" * 3 + "b O\nc I-X\n\nd O\ne I-X\n"
+    path = write(tmp_path / "train.txt", content)
     message = r"train.txt, line 8: the tag I-X should be B-X in IOB2 \(and 1 more sentences\); fix the tags"
-    with pytest.raises(InputError, match=message):
-        source(tmp_path, content).read("train")
-    with pytest.raises(InputError, match="line 1: the tag B-X should be I-X in IOB1"):
-        source(tmp_path, content, scheme="iob1").read("train")
-    assert len(source(tmp_path, content, repairs=True).read("train")) == 5
+    refused(message, reading.read, "tagging", path)
+    refused("line 1: the tag B-X should be I-X in IOB1", reading.read, "tagging", path, scheme="iob1")
+    assert len(reading.read("tagging", path, repairs=True)) == 5
     assert "2 sentences have tags that IOB2 does not allow" in caplog.text
 
 
