@@ -11,15 +11,11 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.contents import with_trained_pooler
 from bert_tf.config import BertConfig
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import evaluations, run_record
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
 from bert_tf.text import tokenizer_files
 from bert_tf.tokenization import BertTokenizer
@@ -36,7 +32,7 @@ from tests.bert_tf.checkpoint_formats.models import (
 )
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import put_together
-from tests.kit import refused
+from tests.kit import refused, run, write
 
 FORMATS = ["bert_tf", "tf1", "tf_models", "hugging_face"]
 
@@ -56,9 +52,7 @@ def source(values, tmp_path):
 
 
 def convert(source, output, format, *more):
-    convert_checkpoint(
-        parse(ConversionSettings, [f"--input={source}", f"--output={output}", f"--format={format}", *more])
-    )
+    run("convert_checkpoint", f"--input={source}", f"--output={output}", f"--format={format}", *more)
     return checkpoints.open_checkpoint(str(output))
 
 
@@ -104,8 +98,7 @@ def test_what_has_no_pooler_keeps_none(values, source, tmp_path, caplog):
 
 
 def write_vocabulary(path, tokens) -> str:
-    path.write_text("".join(f"{token}\n" for token in tokens))
-    return str(path)
+    return str(write(path, "".join(f"{token}\n" for token in tokens)))
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -189,34 +182,58 @@ def test_a_cut_vocabulary_keeps_the_outputs_of_texts(source, tmp_path):
     np.testing.assert_array_equal(outputs[0] * mask, outputs[1] * mask)
 
 
-def test_refuses_extension_that_lacks_old_tokens(source, tmp_path):
-    old = write_vocabulary(tmp_path / "old.txt", OLD)
-    shorter = write_vocabulary(tmp_path / "new.txt", [token for token in OLD if token not in ("a", "able")] + ["x"])
-    with pytest.raises(InputError, match=r"lacks 2 tokens of the checkpoint's vocabulary \(able, a\)"):
-        convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={old}", f"--extended_vocab_file={shorter}")
+def lines(tokens):
+    return "".join(f"{token}\n" for token in tokens)
+
+
+CASED = {"source/vocab.txt": lines(OLD), "source/tokenizer_config.json": '{"do_lower_case": false}'}
+SHORTER = {"old.txt": lines(OLD), "new.txt": lines([*(token for token in OLD if token not in ("a", "able")), "x"])}
+PERMUTED = {"other.txt": lines([*OLD[:-2], *reversed(OLD[-2:])])}
+
+
+@pytest.mark.parametrize(
+    ("files", "flags", "message"),
+    [
+        (SHORTER, ["--vocab_file={}/old.txt", "--extended_vocab_file={}/new.txt"],
+         r"lacks 2 tokens of the checkpoint's vocabulary \(able, a\)"),
+        (SHORTER, ["--extended_vocab_file={}/new.txt"], "the folder of .* has no vocab.txt; give .* --vocab_file"),
+        ({"large.txt": lines([*SPECIAL, *range(36)])}, ["--vocab_file={}/large.txt"],
+         "vocab_size=40 is smaller than .*large.txt, which has 41 tokens"),
+        (CASED, ["--do_lower_case"],
+         "--do_lower_case=true: .*tokenizer_config.json says .* give --do_lower_case=false, or"),
+        (CASED | PERMUTED, ["--vocab_file={}/other.txt"],
+         r"other.txt: not the vocab.*vocab.txt \(token 12 is '##b' instead of 'a'\)"),
+    ],
+)  # fmt: skip
+def test_refuses_mismatched_vocabularies(source, tmp_path, files, flags, message):
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    flags = [flag.format(tmp_path) for flag in flags]
+    refused(message, convert, source, tmp_path / "out", "bert_tf", *flags)
     assert not (tmp_path / "out").exists()
 
 
-def test_refuses_mismatched_vocabularies(source, tmp_path):
-    extended = write_vocabulary(tmp_path / "new.txt", [*OLD, "x"])
-    with pytest.raises(InputError, match=r"the folder of .* has no vocab.txt; give .* --vocab_file"):
-        convert(source, tmp_path / "out", "bert_tf", f"--extended_vocab_file={extended}")
-    large = write_vocabulary(tmp_path / "large.txt", [*SPECIAL, *map(str, range(36))])
-    with pytest.raises(InputError, match="vocab_size=40 is smaller than .*large.txt, which has 41 tokens"):
-        convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={large}")
-    with pytest.raises(InputError, match="extended_vocab_file=NEW extends the model"):
-        larger = BertConfig(**dataclasses.asdict(CONFIG) | {"vocab_size": 41})
-        checkpoints.initialize(BertPretrainer(larger), str(source))
+def test_another_vocabulary_is_taken_by_a_flag(source, tmp_path):
+    for name, content in (CASED | PERMUTED).items():
+        write(tmp_path / name, content)
+    given = [f"--vocab_file={tmp_path}/other.txt", "--ignore_checkpoint_tokenizer"]
+    convert(source, tmp_path / "out", "bert_tf", *given)
+    assert (tmp_path / "out/vocab.txt").read_text() == PERMUTED["other.txt"]
 
 
-@pytest.mark.parametrize(("direction", "refused"), [("ltr", ["tf1", "tf_models"]), ("rtl", FORMATS[1:])])
-def test_one_directional_models_need_a_fitting_format(source, tmp_path, caplog, direction, refused):
+def test_a_larger_model_names_the_extension(source):
+    larger = BertConfig(**dataclasses.asdict(CONFIG) | {"vocab_size": 41})
+    refused("extended_vocab_file=NEW extends the model", checkpoints.initialize, BertPretrainer(larger), str(source))
+
+
+@pytest.mark.parametrize(("direction", "unable"), [("ltr", ["tf1", "tf_models"]), ("rtl", FORMATS[1:])])
+def test_one_directional_models_need_a_fitting_format(source, tmp_path, direction, unable):
     config = dataclasses.replace(CONFIG, directionality=direction)
     (source / "bert_config.json").write_text(config.to_json_string())
     for format in FORMATS:
-        if format in refused:
-            with pytest.raises(InputError, match=f"directionality={direction}, but .*; give --format=bert_tf"):
-                convert(source, tmp_path / format, format)
+        if format in unable:
+            message = f"directionality={direction}, but .*; give --format=bert_tf"
+            refused(message, convert, source, tmp_path / format, format)
         else:
             assert convert(source, tmp_path / format, format).config == config
 
@@ -296,19 +313,6 @@ def test_labels_and_casing_survive_two_conversions(source, tmp_path):
         assert (kept["model_max_length"], kept["tokenizer_class"]) == (12, "BertTokenizer")
 
 
-def test_contradicting_casing_or_vocabulary_is_refused(source, tmp_path):
-    write_vocabulary(source / "vocab.txt", OLD)
-    (source / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    message = "--do_lower_case=true: .*tokenizer_config.json says .* give --do_lower_case=false, or"
-    refused(message, convert, source, tmp_path / "out", "bert_tf", "--do_lower_case")
-    other = write_vocabulary(tmp_path / "other.txt", [*OLD[:-2], *reversed(OLD[-2:])])
-    with pytest.raises(InputError, match=r"other.txt: not the vocab.*vocab.txt \(token 12 is '##b' instead of 'a'\)"):
-        convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={other}")
-    assert not (tmp_path / "out").exists()
-    convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={other}", "--ignore_checkpoint_tokenizer")
-    assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "other.txt").read_text()
-
-
 def test_converting_unfinished_training_warns(source, tmp_path, caplog):
     convert(source, tmp_path / "run", "bert_tf")
     phase = run_record.TrainingRecord({}, {}, {}, {"num_train_steps": 10})
@@ -318,28 +322,28 @@ def test_converting_unfinished_training_warns(source, tmp_path, caplog):
 
 
 def test_a_run_gives_its_best_checkpoint(source, tmp_path, caplog):
-    run = tmp_path / "run"
-    convert(source, run, "bert_tf")
-    (run / "checkpoint").unlink()
+    trained = tmp_path / "run"
+    convert(source, trained, "bert_tf")
+    (trained / "checkpoint").unlink()
     for part in ("index", "data-00000-of-00001"):
-        (run / f"ckpt-0.{part}").rename(run / f"ckpt-3.{part}")
+        (trained / f"ckpt-0.{part}").rename(trained / f"ckpt-3.{part}")
     last = BertPretrainer(CONFIG)
-    tf.train.Checkpoint(model=last, global_step=tf.Variable(7, dtype=tf.int64)).write(str(run / "ckpt-7"))
+    tf.train.Checkpoint(model=last, global_step=tf.Variable(7, dtype=tf.int64)).write(str(trained / "ckpt-7"))
     phase = run_record.TrainingRecord({}, {}, {}, {"num_train_steps": 7})
-    (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
-    evaluations.write(str(run), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
-    description.write(str(run), TaskDescription("questions", "squad", (), 8, {}))
-    squad_results.NULL_THRESHOLD.write(str(run), 1.5, 3)
+    (trained / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+    evaluations.write(str(trained), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
+    description.write(str(trained), TaskDescription("questions", "squad", (), 8, {}))
+    squad_results.NULL_THRESHOLD.write(str(trained), 1.5, 3)
 
     path = "encoder/pooler/kernel"
-    best, newest = checkpoints.open_checkpoint(f"{run}/ckpt-3").read([path]), last.encoder.pooler.kernel.numpy()
-    np.testing.assert_array_equal(convert(run, tmp_path / "best", "bert_tf").read([path])[path], best[path])
+    best, newest = checkpoints.open_checkpoint(f"{trained}/ckpt-3").read([path]), last.encoder.pooler.kernel.numpy()
+    np.testing.assert_array_equal(convert(trained, tmp_path / "best", "bert_tf").read([path])[path], best[path])
     assert "not finished" not in caplog.text
     np.testing.assert_array_equal(
-        convert(run, tmp_path / "last", "tf1", "--use_checkpoint=last").read([path])[path], newest
+        convert(trained, tmp_path / "last", "tf1", "--use_checkpoint=last").read([path])[path], newest
     )
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not of step 7"):
-        convert(run, tmp_path / "other", "bert_tf", "--use_checkpoint=last")
+    given = (trained, tmp_path / "other", "bert_tf", "--use_checkpoint=last")
+    refused("tuned on the checkpoint of step 3, not of step 7", convert, *given)
     assert not (tmp_path / "other").exists()
 
 
@@ -358,8 +362,8 @@ def test_bilstm_head_converts_only_to_bert_tf(vocab_file, tmp_path, options):
     task = tagging.make_task(**options)
     trained = put_together(tmp_path / "run", vocab_file, task, bilstm_head=has_bilstm, spread=0.1)
     for format in FORMATS[1:]:
-        with pytest.raises(InputError, match=f"--format={format}: .*, but the format has no BiLSTM; .*=bert_tf"):
-            convert(tmp_path / "run", tmp_path / format, format)
+        message = f"--format={format}: .*, but the format has no BiLSTM; .*=bert_tf"
+        refused(message, convert, tmp_path / "run", tmp_path / format, format)
     convert(tmp_path / "run", tmp_path / "copy", "bert_tf")
     with sources.load(ExportSettings(checkpoint_dir=str(tmp_path / "copy"), export_dir="unused")) as copy:
         for ours, theirs in zip(copy.model.variables, trained.variables, strict=True):
@@ -390,8 +394,8 @@ def test_what_other_code_reads_otherwise_is_warned_of(source, tmp_path, caplog, 
             warning.format(f"{source}/bert_model.ckpt") in line and "--format=bert_tf keeps" in line for line in lines
         )
     description.write(str(source), TaskDescription("regression", "own", [], 7, {"pooling": "mean"}))
-    with pytest.raises(InputError, match="its classifier reads the pooled .CLS., but .* --pooling=mean; give"):
-        convert(source, tmp_path / "refused", "tf1")
+    message = "its classifier reads the pooled .CLS., but .* --pooling=mean; give"
+    refused(message, convert, source, tmp_path / "refused", "tf1")
 
 
 @pytest.mark.parametrize(("kind", "name"), [("multi_label", "thresholds.json"), ("questions", "null_threshold.json")])

@@ -127,8 +127,8 @@ def test_a_tagger_keeps_the_order_of_its_outputs(vocab_file, tmp_path):
         taken_over = open_checkpoint(copy).tensors["token_head/dense/bias"].read()
     np.testing.assert_array_equal(taken_over, contents.tensors["token_head/dense/bias"].read())
     for wrong in (["NOUN", *labels[1:]], [*labels[:-1], "B-NEW"]):
-        with pytest.raises(InputError, match="a tagger needs O, B and I of each type"):
-            takeover.describe(contents, entries | hugging_face.label_entries(wrong), answers)
+        given = entries | hugging_face.label_entries(wrong)
+        refused("a tagger needs O, B and I of each type", takeover.describe, contents, given, answers)
 
 
 def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, monkeypatch):
@@ -185,13 +185,12 @@ def test_a_taken_over_run_keeps_its_settings(kind, vocab_file, tmp_path):
     ours, theirs = (json.loads((tmp_path / folder / thresholds).read_text()) for folder in ("new", "run"))
     assert ours == theirs | {"step": None}
     refused(f"{tmp_path}/run was trained with 32; leave the flag out", evaluated, "other", *init, "--max_seq_length=64")
-    with pytest.raises(InputError, match="new already holds the model of .*run; give another --output_dir"):
-        evaluated("new", *init[:-1], f"--init_checkpoint={tmp_path}/another")
+    other = f"--init_checkpoint={tmp_path}/another"
+    refused("new already holds the model of .*run; give another --output_dir", evaluated, "new", *init[:-1], other)
     untuned = [flag for flag in own[kind] if flag != tuned]
-    with pytest.raises(InputError, match=rf"was tuned on the checkpoint of step \d+, not of step \d+; .*{tuned}"):
-        small_runs.trained(
-            kind, vocab_file, tmp_path / "run", "--do_eval", files[kind], *untuned, "--num_train_epochs=6"
-        )
+    message = rf"was tuned on the checkpoint of step \d+, not of step \d+; .*{tuned}"
+    again = ("--do_eval", files[kind], *untuned, "--num_train_epochs=6")
+    refused(message, small_runs.trained, kind, vocab_file, tmp_path / "run", *again)
 
 
 @pytest.mark.quick_cases("choice")
