@@ -126,20 +126,26 @@ class Project:
     def run(self, script: str, *flags: str, **named: Any):
         return run(script, *self.flags(script, *flags, **named))
 
-    def trained(self, kind: str) -> pathlib.Path:
-        """Returns the folder of a run of a kind in `small_runs` that has learned its data, evaluated and predicted it.
-
-        Tests must not change it; see `copy_of_trained`. The data is in the folder "data" beside it.
-        """
-        folder, data = self.shared / kind, self.shared / "data"
-        if not folder.exists():
+    def run_kind(self, kind: str, output_dir: pathlib.Path, *flags: str, **named: Any) -> dict[str, float]:
+        """Runs the script of a kind in `small_runs` on data of the kind, which is the same in all splits."""
+        data = self.shared / "data"
+        if not data.exists():
             small_runs.write_data(data)
-            script, flags = SCRIPTS_OF_KINDS[kind], [flag.format(data) for flag in small_runs.KINDS[kind][2]]
-            path = next(flag.partition("=")[2] for flag in flags if flag.startswith("--train_"))
-            options = dict.fromkeys(script_parts(script)[0].path_flags.values(), path)  # the same data in all splits
-            options |= {"bert_config_file": data / "config.json", "output_dir": folder, "max_seq_length": 32}
-            options |= {"num_train_epochs": 20, "learning_rate": 5e-3}
-            self.run(script, *flags, "--do_train", "--do_eval", "--do_predict", **options)
+        script, own = SCRIPTS_OF_KINDS[kind], [flag.format(data) for flag in small_runs.KINDS[kind][2]]
+        path = next(flag.partition("=")[2] for flag in own if flag.startswith("--train_"))
+        splits = dict.fromkeys(script_parts(script)[0].path_flags.values(), path)
+        shape = {"bert_config_file": data / "config.json", "output_dir": output_dir, "max_seq_length": 32}
+        return self.run(script, *own, *flags, **splits, **shape, **named)
+
+    def trained(self, kind: str) -> pathlib.Path:
+        """Returns the folder of a run of a kind that has learned, evaluated and predicted its data.
+
+        Tests must not change it; see `copy_of_trained`.
+        """
+        folder = self.shared / kind
+        if not folder.exists():
+            do = ("--do_train", "--do_eval", "--do_predict")
+            self.run_kind(kind, folder, *do, num_train_epochs=20, learning_rate=5e-3)
         return folder
 
     def copy_of_trained(self, kind: str) -> pathlib.Path:

@@ -21,8 +21,6 @@ from tests.killable import Server
 from tests.kit import refused, run, write
 from tests.small_configs import small_config
 
-FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
-
 
 def question(number: int, **more) -> dict:
     """The answer is the word after "said"; an unanswerable question has a context without it."""
@@ -99,19 +97,6 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     assert described.data == {"doc_stride": 4, "max_query_length": 8}
     report = (folder / "report.html").read_text()
     assert "exact match" in report and "Worst questions" in report
-
-
-@pytest.mark.slow
-def test_later_command_takes_rows_and_version_from_run(inputs, vocab_file, trained, trained_v2, tmp_path):
-    for (folder, scores), version in ((trained, "v1"), (trained_v2, "v2")):
-        before = [(folder / name).read_bytes() for name in FILES if (folder / name).exists()]
-        command = [f"--predict_file={inputs}/{version}.json", f"--output_dir={folder}", "--do_eval"]
-        again = run("run_squad", *command)
-        assert again == pytest.approx(scores, rel=1e-5)
-        unpacked = run("run_squad", *command, "--nopack_sequences", "--eval_batch_size=5")
-        assert unpacked == pytest.approx(scores, rel=1e-4)
-        files = [json.loads((folder / name).read_text()) for name in FILES if (folder / name).exists()]
-        assert len(files) == len(before) and files[0] == json.loads(before[0])
 
 
 @pytest.mark.slow

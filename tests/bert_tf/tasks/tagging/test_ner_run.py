@@ -98,13 +98,10 @@ def test_predictions_have_every_line(inputs, trained):
 
 
 @pytest.mark.slow
-def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplog):
-    folder, scores = trained
-    again = run_ner(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences")
-    assert again == pytest.approx(scores, rel=1e-5)
+def test_words_without_tags_are_predicted_alike(inputs, trained, tmp_path, caplog):
     words = [row["words"] for _, row in conll_files.rows(str(inputs / "test.txt"), WordColumns())]
     (tmp_path / "words.txt").write_text("\n\n".join("\n".join(sentence) for sentence in words))
-    out = shutil.copytree(folder, tmp_path / "run")
+    out = shutil.copytree(trained[0], tmp_path / "run")
     expected = (out / "test_predictions.txt").read_text().replace("-DOCSTART- O O\n\n", "").splitlines()
     caplog.clear()
     run_ner(inputs, out, "--do_predict")
