@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.core.errors import InputError
 from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.reference import random_pretrainer
 from tests.kit import refused
@@ -70,5 +69,4 @@ def test_another_architecture_is_refused_by_tensor(pretrained, change, message):
 
 def test_a_checkpoint_of_another_project_is_refused(tmp_path):
     tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "x"))
-    with pytest.raises(InputError, match="holds no encoder of bert_tf"):
-        checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))
+    refused("holds no encoder of bert_tf", checkpoints.initialize, make_classifier(CONFIG, 2), str(tmp_path / "x"))

@@ -8,7 +8,6 @@ from official.legacy.bert import configs
 from bert_tf import config
 from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from tests.kit import refused
 
 # uncased_L-12_H-768_A-12/bert_config.json of google-research/bert
@@ -110,8 +109,8 @@ def test_refuses_file_without_configuration(tmp_path, content, message):
 def test_a_named_pipe_is_refused(tmp_path):
     """Nobody writes to the pipe, so a read would never return."""
     os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(InputError, match="config.json: is not a regular file; replace it by one"):
-        BertConfig.from_json_file(str(tmp_path / "config.json"))
+    message = "config.json: is not a regular file; replace it by one"
+    refused(message, BertConfig.from_json_file, str(tmp_path / "config.json"))
 
 
 def test_unknown_multilingual_keys_are_ignored():

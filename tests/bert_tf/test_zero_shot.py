@@ -6,7 +6,6 @@ import numpy as np
 import pandas
 import pytest
 
-from bert_tf.core.errors import InputError
 from tests import kit
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.kit import read_jsonl, refused
@@ -104,5 +103,5 @@ def test_what_cannot_be_scored_is_refused(models, tmp_path, mode, line, flags, m
 
 @pytest.mark.parametrize("mode", ["continuation", "choose"])
 def test_a_bidirectional_model_is_refused(models, tmp_path, mode):
-    with pytest.raises(InputError, match=r"has directionality=bidi, but only a left-to-right model gives"):
-        score(tmp_path, models, mode, ["the man\tsaid"], model="bidi", name="input.tsv")
+    message = r"has directionality=bidi, but only a left-to-right model gives"
+    refused(message, score, tmp_path, models, mode, ["the man\tsaid"], model="bidi", name="input.tsv")

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.initial import adapted, check_initial_of_task
@@ -53,8 +52,8 @@ def test_a_head_with_other_labels_is_refused(format, mnli, tmp_path):
         folder = tmp_path / "converted"
         run("convert_checkpoint", input=mnli[0], output=folder, format=format, vocab_file="")
     for name in ("RTE", "STS-B"):
-        with pytest.raises(InputError, match=REFUSED if name == "RTE" else "give the task that"):
-            check_initial_of_task(str(folder), task_of(name), CONFIG, reinitialize_head=False)
+        message = REFUSED if name == "RTE" else "give the task that"
+        refused(message, check_initial_of_task, str(folder), task_of(name), CONFIG, reinitialize_head=False)
     check_initial_of_task(str(folder), task_of("RTE"), CONFIG, reinitialize_head=True)
     model = make_classifier(CONFIG, 2)
     refused(REFUSED, checkpoints.initialize, model, str(folder))
@@ -188,5 +187,4 @@ def test_a_head_on_features_is_taken_whole(tmp_path):
     checkpoints.initialize(model, str(tmp_path))
     for path, variable in checkpoints.variables_by_path(model).items():
         np.testing.assert_array_equal(variable, expected[path], err_msg=path)
-    with pytest.raises(InputError, match=r"head/lstms/0/.* has shape .*--reinitialize_head"):
-        checkpoints.initialize(make_model(5), str(tmp_path))
+    refused(r"head/lstms/0/.* has shape .*--reinitialize_head", checkpoints.initialize, make_model(5), str(tmp_path))

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import resolve
 from bert_tf.tasks.classification import find
@@ -73,8 +72,8 @@ def test_a_run_writes_its_report(inputs, vocab_file, trained):
     run_finetuning(settings(inputs, vocab_file, trained[0], "--do_predict"), find.find_task, written.append)
     assert written == [str(trained[0])], "a prediction changes nothing that the report shows"
     for flag, known in (("--max_seq_length=16", "24"), ("--bilstm_head=True", "False")):
-        with pytest.raises(InputError, match=rf"{flag}: .* was trained with {known}; leave the flag out"):
-            train(inputs, vocab_file, trained[0], "--do_eval", flag)
+        message = rf"{flag}: .* was trained with {known}; leave the flag out"
+        refused(message, train, inputs, vocab_file, trained[0], "--do_eval", flag)
 
 
 @pytest.mark.slow
@@ -98,8 +97,8 @@ def unfinished(trained, tmp_path):
 
 def test_unfinished_training_needs_a_flag(inputs, vocab_file, unfinished, caplog):
     action = "--do_predict"
-    with pytest.raises(InputError, match=r"has step 60 of 100; finish the training, or give --allow_unfinished"):
-        train(inputs, vocab_file, unfinished, action)
+    message = r"has step 60 of 100; finish the training, or give --allow_unfinished"
+    refused(message, train, inputs, vocab_file, unfinished, action)
     train(inputs, vocab_file, unfinished, action, "--allow_unfinished")
     assert "its newest intact checkpoint has step 60 of 100" in caplog.text
 
@@ -109,8 +108,8 @@ def test_untrained_weights_are_never_used(inputs, vocab_file, trained, tmp_path)
     data = folder / "ckpt-60.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     for allow in ([], ["--allow_unfinished"]):
-        with pytest.raises(InputError, match="has step 0 of 60: training has not begun; train first"):
-            train(inputs, vocab_file, folder, "--do_eval", *allow)
+        message = "has step 0 of 60: training has not begun; train first"
+        refused(message, train, inputs, vocab_file, folder, "--do_eval", *allow)
 
 
 def first_entries(folder) -> tuple[dict, dict, dict]:
@@ -140,8 +139,8 @@ def test_a_run_resumes_without_its_initial_checkpoint(inputs, vocab_file, traine
     shutil.copytree(trained[0], start)
     options = ["--do_train", "--num_train_epochs=2", "--save_checkpoints_steps=3"]
     train(inputs, vocab_file, out, f"--init_checkpoint={start}", *options)
-    with pytest.raises(InputError, match=r"other flags \(--init_checkpoint was"):
-        train(inputs, vocab_file, out, f"--init_checkpoint={trained[0]}", *options)
+    message = r"other flags \(--init_checkpoint was"
+    refused(message, train, inputs, vocab_file, out, f"--init_checkpoint={trained[0]}", *options)
     start.rename(moved)
     for path in (start, moved):
         for file in out.glob("ckpt-6.*"):
@@ -168,8 +167,8 @@ def test_another_projects_folder_has_all_files(inputs, trained, tmp_path, caplog
     assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
     assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()
-    with pytest.raises(InputError, match=r"--vocab_file is missing, and .*model.safetensors has no vocab.txt"):
-        train(inputs, "", tmp_path / "other", *flags)
+    message = r"--vocab_file is missing, and .*model.safetensors has no vocab.txt"
+    refused(message, train, inputs, "", tmp_path / "other", *flags)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import zipfile
 
 import pytest
 
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.classification import glue_results, submission
@@ -86,7 +85,7 @@ def test_dev_scores_of_some_runs_and_of_wrong_ones(runs, capsys):
     make_run(runs / "again", "RTE", accuracy=0.7)
     refused("holds a run of RTE, as does .*; give only one folder", submit, runs, "--output_file=")
     metrics_file.write_results(str(runs / "mnli"), {"eval_accuracy": 0.3, "eval_matthews_correlation": 0.1})
-    with pytest.raises(InputError, match="its last evaluation has no accuracy_mismatched; evaluate --task_name=MNLI"):
-        submit(runs, "--output_file=", omit="again")
+    message = "its last evaluation has no accuracy_mismatched; evaluate --task_name=MNLI"
+    refused(message, submit, runs, "--output_file=", omit="again")
     (runs / "mnli/eval_results.txt").write_text("eval_accuracy = \n")
     refused(r"eval_results.txt: is damaged .*; evaluate again", submit, runs, "--output_file=", omit="again")

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
 from bert_tf.runs import run_record
@@ -166,8 +165,8 @@ def test_tuned_thresholds_decide_predictions(tmp_path):
     _assert_an_edited_threshold_is_shown_as_it_is(plain, dev, logits, tmp_path)
     for values in ('{"x": 1}', '{"x": 1, "y": 1.5}', '{"x": NaN, "y": 0.5}'):
         (tmp_path / "thresholds.json").write_text(f'{{"step": 5, "thresholds": {values}}}')
-        with pytest.raises(InputError, match=r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"):
-            multi_label.THRESHOLDS.read(str(tmp_path), labels=("x", "y"))
+        message = r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"
+        refused(message, multi_label.THRESHOLDS.read, str(tmp_path), labels=("x", "y"))
     (tmp_path / "thresholds.json").unlink()
     _assert_lost_thresholds_are_refused(plain, task, tmp_path)
 
@@ -190,7 +189,7 @@ def _assert_lost_thresholds_are_refused(plain, tuning, folder):
     plain.check_checkpoint(str(folder), 5)  # 0.5 for each label, as without tuning
     (folder / "ckpt-5.index").touch()
     (folder / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
-    with pytest.raises(InputError, match=r"thresholds.json: no such file.*again with --do_eval --tune_thresholds"):
-        plain.check_checkpoint(str(folder), 5)
+    message = r"thresholds.json: no such file.*again with --do_eval --tune_thresholds"
+    refused(message, plain.check_checkpoint, str(folder), 5)
     refused(r"thresholds.json: no such file", multi_label.with_thresholds, described, str(folder), 5)
     tuning.check_checkpoint(str(folder), 5)
