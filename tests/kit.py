@@ -99,9 +99,6 @@ class Project:
     vocab_file: str
     shared: pathlib.Path  # the folder of the runs that all tests of a process share
 
-    def write(self, name: str, content) -> pathlib.Path:
-        return write(self.folder / name, content)
-
     def config_file(self) -> pathlib.Path:
         """Returns `config.json` in the folder; writes a tiny configuration unless a test has written another."""
         path = self.folder / "config.json"
