@@ -105,7 +105,7 @@ class Project:
         return path if path.exists() else write(path, small_config().to_json_string())
 
     def flags(self, script: str, *flags: str, **named: Any) -> list[str]:
-        """Returns flags of a script, which for training scripts begin with those of a tiny model and a short run.
+        """Returns flags of a script; for a training script, flags of a tiny model and a short run precede them.
 
         The folder of the run is "run" in the project's folder.
         """

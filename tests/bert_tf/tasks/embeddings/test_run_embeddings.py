@@ -271,7 +271,7 @@ def test_mined_negatives_are_similar_and_not_positive(folder, mined):
     assert mined(MAN, CORPUS, num_negatives=1, margin=3.0) == [[], []]
 
 
-def test_mining_keeps_own_negatives_and_skips_positives(mined, tmp_path):
+def test_mining_keeps_own_and_skips_positives(mined, tmp_path):
     own = [{"anchor": "man", "positive": "was", "negative_1": "by hand"}]
     ((by_hand, found),) = mined(own, CORPUS, num_negatives=1)
     assert by_hand == "by hand" and {"text": found} in CORPUS
