@@ -1,15 +1,25 @@
+"""Documents of text, JSON Lines and Parquet files, for any cuts of a file."""
+
 import bz2
 import gzip
 import json
 import lzma
+import pathlib
 import re
 
+import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.json_lines import LineError
 from data_gen import documents
+from data_gen.documents import json_document
+from data_gen.words import count_words
+from tests.bert_tf.pretraining_runs import write_records
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -201,3 +211,110 @@ def test_extensions_state_the_format(names, format):
     assert documents.format_of([*names, "other.parquet"], "documents") == "documents"
     with pytest.raises(InputError, match="has the formats .*; give files of one format"):
         documents.format_of([*names, "other.jsonl", "other.txt"], None)
+
+
+def line(**record):
+    return json.dumps(record).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (line(text="One goes. Two goes.\nThree goes", id=7), ["One goes.", "Two goes.", "Three goes"]),
+        (line(text="no end here\nnor here"), ["no end here", "nor here"]),  # the end of a paragraph ends a sentence
+        (line(text=["One goes. Two goes.", "", "and\nthree"]), ["One goes.", "Two goes.", "and three"]),
+        (line(text=""), []),
+        (b" \r\n", []),
+        (b"\xef\xbb\xbf" + line(text="One goes."), ["One goes."]),
+        (b'{"text": "caf\xc3\xa9 \xff\xfe is open."}', ["café is open."]),
+        (line(text=None), []),  # as pandas writes a missing text
+        (rb'{"text": "half \ud83d of a pair, whole \ud83d\ude00."}', ["half of a pair, whole 😀."]),
+    ],
+)
+def test_the_sentences_of_a_line(content, expected):
+    assert json_document(content, "text") == expected
+
+
+def test_a_line_has_a_field_and_a_language():
+    assert json_document(line(text="Not this.", body="Je to tj. Praha."), "body", "cs") == ["Je to tj. Praha."]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b'{"text": "a"', "is not JSON (Expecting ',' delimiter at character 13); write one object per line"),
+        (b"plain text", "is not JSON (Expecting value at character 1)"),
+        (b'["text"]', "is a list, not an object"),
+        (line(body="a", id=3), "no field 'text'; give one of its fields as --text_field: 'body', 'id'"),
+        (line(text=4), "field 'text' must be a string or a list of strings, found a number"),
+        (line(text=["a", 3]), "field 'text' must be a list of strings, found a number in it"),
+        (b'{"text":' + b"[" * 100_000, "is not JSON ("),
+        (b'{"text":' + b"9" * 10_000 + b"}", "is not JSON ("),
+    ],
+)
+def test_what_is_wrong_with_a_line(content, message):
+    with pytest.raises(LineError) as raised:
+        json_document(content, "text")
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+TEXTS = [f"The man said {number}. He had it\nall of it" for number in range(300)] + ["", None]
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    """A Parquet file with several row groups, as `datasets` and Spark write them."""
+    table = pyarrow.table({"id": range(len(TEXTS)), "text": TEXTS})
+    pyarrow.parquet.write_table(table, tmp_path / "dump.parquet", row_group_size=100)
+    return str(tmp_path / "dump.parquet")
+
+
+def read_parquet(path, **how):
+    sources = documents.plan_sources(path, "parquet")
+    return [one for source in sources for chunk in documents.read_documents(source, "parquet", **how) for one in chunk]
+
+
+def test_each_row_is_a_document(parquet):
+    assert len(documents.plan_sources(parquet, "parquet")) == 4
+    found = read_parquet(parquet)
+    assert found == [[f"The man said {n}.", "He had it", "all of it"] for n in range(300)] + [[], []]
+    assert read_parquet(parquet, chunk_bytes=1000) == found
+
+
+def test_a_row_group_after_an_empty_one_is_read(tmp_path):
+    table = pyarrow.table({"text": ["One here.", "Je to tj. Praha."]})
+    path = str(tmp_path / "filtered.parquet")
+    with pyarrow.parquet.ParquetWriter(path, table.schema, use_dictionary=False) as file:
+        for rows in (table[:1], table[:0], table[1:]):
+            file.write_table(rows)
+    assert read_parquet(path) == [["One here."], ["Je to tj.", "Praha."]]
+    assert read_parquet(path, language="cs") == [["One here."], ["Je to tj. Praha."]]
+
+
+def test_records_equal_those_of_json_lines(tmp_path, vocab_file):
+    table = pandas.DataFrame({"text": TEXTS[:-1]})
+    table.to_json(tmp_path / "dump.jsonl", orient="records", lines=True)
+    table.to_parquet(tmp_path / "dump.parquet")
+    sizes, counts = [], []
+    for form in ("parquet", "jsonl"):
+        write_records(tmp_path / form, f"{tmp_path}/dump.{form}", vocab_file)
+        sizes.append((tmp_path / form).stat().st_size)
+        counts.append(count_words([f"{tmp_path}/dump.{form}"], True, 10**6, form).counts)
+    assert abs(sizes[0] - sizes[1]) < 0.02 * sizes[1], "the blocks, so the draws, differ"
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    "file, field, message",
+    [
+        ("dump", "body", "dump.parquet: has no column 'body'; give one of .*--text_field: id, text"),
+        ("dump", "id", "dump.parquet: field 'id' must be a string or a list of strings"),
+        ("other", "text", "other.parquet: is not a Parquet file, or is damaged"),
+    ],
+)
+def test_other_files_and_columns_are_named(parquet, file, field, message):
+    other = parquet.replace("dump", "other")
+    pathlib.Path(other).write_text("no Parquet file, but a text of some length")
+    with pytest.raises(InputError, match=message):
+        read_parquet(other if file == "other" else parquet, text_field=field)

@@ -35,6 +35,19 @@ def begin(folder, *outputs, **changes):
 
 
 @pytest.mark.parametrize(
+    "changes, dupe_factor",
+    [
+        ({}, 10),
+        ({"objective": "lm"}, 1),
+        ({"masking": "dynamic"}, 1),
+        ({"masking": "dynamic", "dupe_factor": 3}, 3),
+    ],
+)
+def test_dupe_factor_defaults_to_one_without_masking(changes, dupe_factor):
+    assert settings(**changes).dupe_factor == dupe_factor
+
+
+@pytest.mark.parametrize(
     "output_file, paths",
     [
         ("a", ["a"]),

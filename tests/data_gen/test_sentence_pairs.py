@@ -9,6 +9,7 @@ from scipy import stats
 
 from data_gen import sentence_pairs
 from data_gen.sentence_pairs import PairRows, Window
+from tests.bert_tf.text.test_packing import pop_one_at_a_time
 
 LEVEL = 1e-3  # Significance of every statistical test here; seeds are fixed, so results do not change.
 GIVEN = settings(max_examples=150, deadline=None, derandomize=True)
@@ -116,16 +117,6 @@ def test_single_segments_are_the_text_once(case):
     for (full, _, _), (kept, empty, _) in zip(whole, cut(sentence_pairs.sample_segments, *case), strict=True):
         assert len(kept) == min(len(full), longest) and len(empty) == 0
         assert set(kept) <= set(full)
-
-
-def pop_one_at_a_time(length_a, length_b, budget):
-    # truncate_seq_pair of the original: the longer segment loses a token, B if both are equally long
-    while length_a + length_b > budget:
-        if length_a > length_b:
-            length_a -= 1
-        else:
-            length_b -= 1
-    return length_a, length_b
 
 
 @GIVEN

@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
-from data_gen.generator import create_pretraining_data
-from data_gen.settings import GeneratorSettings, VocabularySettings
+from data_gen.settings import VocabularySettings
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SENNRICH = {"low": 5, "lower": 2, "newest": 6, "widest": 3}  # from the paper on byte-pair encoding for words
@@ -158,15 +156,18 @@ def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
 
 
 @pytest.mark.parametrize(
-    "texts, message",
+    "texts, options, message",
     [
-        (["\n \x00\n"], "contains no word to learn from; check the file and --input_format=lines"),
-        ([], "--input_file is empty"),
+        (["\n \x00\n"], {}, "contains no word to learn from; check the file and --input_format=lines"),
+        ([], {}, "--input_file is empty"),
+        (['{"text": "a"}\n\n{"text": "b"\n'], {"input_format": "jsonl"}, "0.txt, line 3: is not JSON"),
+        (['{"text": "a"}'], {"input_format": "jsonl", "text_field": "body"}, "0.txt, line 1: no field 'body'"),
+        (["<mediawiki>\n<page></wrong></page>"], {"input_format": "wikipedia"}, "0.txt: damaged XML"),
     ],
 )
-def test_refuses_corpus_without_words(tmp_path, texts, message):
+def test_a_corpus_that_teaches_nothing_is_refused(tmp_path, texts, options, message):
     with pytest.raises(InputError, match=message):
-        learn(tmp_path, texts, 100)
+        learn(tmp_path, texts, 100, **options)
     assert not (tmp_path / "vocab.txt").exists()
 
 
@@ -179,19 +180,20 @@ def test_reserved_slots_follow_special_tokens(tmp_path):
     assert plain == [*SPECIAL_TOKENS, *tokens[12:]]
 
 
-def test_a_size_that_cannot_be_met_is_explained(tmp_path, caplog):
+@pytest.mark.parametrize(
+    "text, size, learned, said",
+    [
+        ("ab ab c", 1000, "##b a c ab", ["9 tokens, fewer than --vocab_size=1000: every word of the corpus is"]),
+        ("a b c d e f g h i a b c d", 10, "a b c d e", [
+            "omitted 4 of 9 single-character tokens, of which the most frequent occurs 1 times",
+            "give a larger --vocab_size"]),
+    ],
+)  # fmt: skip
+def test_another_size_than_asked_for_is_explained(tmp_path, caplog, text, size, learned, said):
     with caplog.at_level(logging.INFO):
-        tokens, _ = learn(tmp_path, ["ab ab c"], 1000)
-    assert len(tokens) == 9
-    assert "9 tokens, fewer than --vocab_size=1000: every word of the corpus is already one token" in caplog.text
-
-
-def test_an_alphabet_beyond_the_size_is_explained(tmp_path, caplog):
-    with caplog.at_level(logging.INFO):
-        tokens, _ = learn(tmp_path, ["a b c d e f g h i a b c d"], 10)
-    assert tokens == [*SPECIAL_TOKENS, "a", "b", "c", "d", "e"]
-    assert "omitted 4 of 9 single-character tokens, of which the most frequent occurs 1 times" in caplog.text
-    assert "give a larger --vocab_size" in caplog.text
+        tokens, _ = learn(tmp_path, [text], size)
+    assert tokens == [*SPECIAL_TOKENS, *learned.split()]
+    assert all(part in caplog.text for part in said)
 
 
 def test_the_summary_tells_how_the_vocabulary_fits(tmp_path):
@@ -245,34 +247,3 @@ def test_stopped_overwrite_never_mixes_vocabularies(tmp_path, monkeypatch, writt
             BertTokenizer(str(tmp_path / "vocab.txt"))
     else:
         assert {path.name: path.read_bytes() for path in tmp_path.glob("vocab*")} == before
-
-
-def test_json_lines_use_only_their_text_field(tmp_path):
-    plain, _ = learn(tmp_path, ["schön ist es. the the"], 40)
-    record = {"url": "http://x.org", "body": "schön ist es. the the"}
-    (tmp_path / "corpus.jsonl").write_text(json.dumps(record) + "\n")  # with ö as \u00f6
-    flags = {"input_file": str(tmp_path / "corpus.jsonl"), "output_file": str(tmp_path / "new.txt"), "vocab_size": 40}
-    found = vocabulary.learn_vocabulary(VocabularySettings(**flags, input_format="jsonl", text_field="body"))
-    assert found == plain
-    kept = json.loads((tmp_path / "new.txt.settings.json").read_text())
-    assert (kept["input_format"], kept["text_field"]) == ("jsonl", "body")
-
-
-@pytest.mark.parametrize(
-    ("input_format", "text"),
-    [
-        ("jsonl", '{"text": "a"}\n\n{"text": "b"\n'),
-        ("wikipedia", "<mediawiki>\n<page></wrong></page>"),
-    ],
-)
-def test_wrong_format_gives_same_error_as_generator(tmp_path, vocab_file, input_format, text):
-    (tmp_path / "corpus").write_text(text)
-    read = {"input_file": str(tmp_path / "corpus"), "input_format": input_format}
-    with pytest.raises(InputError) as expected:
-        create_pretraining_data(
-            GeneratorSettings(**read, vocab_file=vocab_file, output_file=str(tmp_path / "out")), LocalRunner(1)
-        )
-    with pytest.raises(InputError) as found:
-        vocabulary.learn_vocabulary(VocabularySettings(**read, output_file=str(tmp_path / "new.txt"), vocab_size=40))
-    assert str(found.value) == str(expected.value) and f"{tmp_path}/corpus" in str(found.value)
-    assert not (tmp_path / "new.txt").exists()

@@ -175,17 +175,13 @@ def test_impossible_extension_writes_nothing(tmp_path, vocab, changes, message):
     assert not (tmp_path / "new.txt").exists()
 
 
-@pytest.mark.parametrize("name", ["old.txt", "text"])
+@pytest.mark.parametrize("name", ["old.txt", "text", "vocab.txt"])
 def test_an_input_is_never_overwritten(tmp_path, name):
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in SPELLING))
+    source = tmp_path if name == "vocab.txt" else tmp_path / "old.txt"  # a folder means its vocabulary
+    flags = {"extend_vocab": str(source), "output_file": str(tmp_path / name)}
     with pytest.raises(InputError, match="is also an input"):
-        extend(tmp_path, TEXT, SPELLING, output_file=str(tmp_path / name))
-
-
-def test_the_vocabulary_of_a_folder_is_kept(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("".join(f"{token}\n" for token in SPELLING))
-    with pytest.raises(InputError, match="is also an input"):
-        extend(tmp_path, TEXT, SPELLING, extend_vocab=str(tmp_path), output_file=str(path), overwrite=True)
+        extend(tmp_path, TEXT, SPELLING, **flags, overwrite=name == "vocab.txt")
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,12 @@ def test_refuses_unknown_flags_and_invalid_values(words, named):
     "settings_class, arguments, message",
     [
         (VocabularySettings, [*LEARN, "--vocab_size=100", "--num_unused=91"], "at least 10 more than --num_unused=91"),
+        (GeneratorSettings, [*GENERATE, "--input_file="], "--input_file is missing"),
+        (GeneratorSettings, [*GENERATE, "--vocab_file="], "--vocab_file is missing"),
+        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=129"], "=129: must be at most --max_seq_length=128"),
+        (GeneratorSettings, [*GENERATE, "--mask_fraction=0.7"], "they must add up to 1"),
+        (GeneratorSettings, [*GENERATE, "--language=pt-BR"], "=pt-BR: is not a language code .*; give .* de"),
+        (GeneratorSettings, [*GENERATE, "--language=german"], "--language=german: is not a language code"),
         (PretrainingSettings, PRETRAIN, "nothing to do: give --do_train, --do_eval"),
         (
             PretrainingSettings,

@@ -67,7 +67,7 @@ def test_an_empty_batch_gives_no_rows():
 
 
 def pop_one_at_a_time(length_a, length_b, budget):
-    # _truncate_seq_pair of google-research/bert's run_classifier.py: the longer loses a token, B if both are equal
+    # truncate_seq_pair of google-research/bert: the longer segment loses a token, B if both are equal
     while length_a + length_b > budget:
         if length_a > length_b:
             length_a -= 1
