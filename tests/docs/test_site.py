@@ -1,5 +1,6 @@
-"""The generated pages of the documentation site: nothing that a user can set is missing."""
+"""The generated pages have all that a user can set; other pages name layers, classes, files and keys that exist."""
 
+import configparser
 import dataclasses
 import importlib
 import importlib.util
@@ -12,6 +13,12 @@ import sys
 import pytest
 
 import bert_tf
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.sweep_results import Trial
+from bert_tf.runs.evaluations import Evaluations
+from bert_tf.runs.run_record import TrainingRecord
+from tfrecords.manifest import Shard
+from tfrecords.schema import pretraining_features
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -83,26 +90,56 @@ def test_the_package_has_the_names_of_its_modules():
         bert_tf.__getattr__("BertTokeniser")
 
 
-def commands_in(path: pathlib.Path, names) -> list[list[str]]:
-    """Returns the words of each command of ours in the blocks of code of a page."""
-    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line.split() for line in text.split("\n") if line.startswith("    ") or not line.startswith((" ", "`"))]
-    return [words for words in lines if words and words[0] in names]
-
-
-def test_documented_commands_have_existing_flags(generate):
-    scripts = {script.name: script for script in generate.scripts()}
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    commands = [(page, words) for page in pages for words in commands_in(page, scripts)]
-    assert len(commands) > 50
-    for page, (name, *words) in commands:
-        members = [flag for group in scripts[name].groups.values() for flag in group]
-        known = {"flagfile", "help", "helpfull"} | {flag.name for flag in members} | {flag.alias for flag in members}
-        known |= {f"no{flag.name}" for flag in members if flag.is_boolean}
-        given = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
-        assert [f"{page.name}: {name} --{flag}" for flag in given if flag not in known] == []
-
-
 def test_the_reference_needs_no_tensorflow():
     code = "import sys; sys.modules['tensorflow'] = None; sys.path.insert(0, 'docs'); import generate; generate.pages()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
+
+
+PAGE = (ROOT / "docs/background/architecture.md").read_text(encoding="utf-8")
+FOLDERS = ("bert_tf", "data_gen", "export", "tfrecords", "tests")
+FILES = [path for name in FOLDERS for path in (ROOT / name).rglob("*.py")]
+
+
+def test_the_diagram_has_all_layers():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    _, *layers = setup["importlinter:contract:rooms"]["layers"].strip().split("\n", 1)  # the first layer is the scripts
+    diagram = PAGE.partition("## Layers")[2].partition("`data_gen` imports")[0]
+    assert set(re.findall(r"\w+", layers[0])) - set(re.findall(r"\w+", diagram)) == set()
+
+
+def test_the_names_on_the_page_exist():
+    names = re.findall(r"`([\w./]+)`", PAGE)
+    paths = [str(path.relative_to(ROOT)) for path in FILES]
+    files = {name for name in names if name.endswith(".py") and "KIND" not in name}
+    assert [name for name in sorted(files) if not any(f"/{path}".endswith(f"/{name}") for path in paths)] == []
+    sources = (path.read_text(encoding="utf-8") for path in FILES if path != pathlib.Path(__file__))
+    words = {word for source in sources for word in re.findall(r"\w+", source)}
+    classes = {part for name in names for part in name.split(".") if re.fullmatch(r"([A-Z][a-z]+){2,}", part)}
+    assert len(classes) > 10 and classes - words == set()
+
+
+def section(title: str) -> str:
+    """Returns the text from a heading of the page of file formats to the next one."""
+    text = (ROOT / "docs/reference/file_formats.md").read_text(encoding="utf-8")
+    return text[text.index(f" {title}\n") :].split("\n#", 1)[0]
+
+
+def fields(written: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(written)]
+
+
+@pytest.mark.parametrize(
+    "title, names",
+    [
+        ("Pre-training data", [feature.name for feature in pretraining_features(8, 2)]),
+        ("The manifest", fields(Shard)),
+        ("`run.json`", [*fields(TrainingRecord), "phases", "saved_step"]),
+        ("`task.json`", fields(TaskDescription)),
+        # `scores` by step are a list on disk
+        ("`evaluations.json`", [*fields(Evaluations), "best_step", "evaluations"]),
+        ("Sweeps and ensembles", fields(Trial)),
+    ],
+)
+def test_a_section_names_all_keys(title, names):
+    assert [name for name in names if f"`{name}`" not in section(title)] == []
