@@ -20,6 +20,7 @@ from data_gen import documents
 from data_gen.documents import json_document
 from data_gen.words import count_words
 from tests.bert_tf.pretraining_runs import write_records
+from tests.kit import refused
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -161,8 +162,7 @@ def test_damaged_page_is_reported_at_any_chunk_size(tmp_path, suffix, damage):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(PACK[suffix](damage(text.encode())))
     for chunk_bytes in (1, 20, 60, 100, 130, 200, 300, 1000):
-        with pytest.raises(InputError, match=re.escape(str(path))):
-            read(path, "wikipedia", chunk_bytes)
+        refused(re.escape(str(path)), read, path, "wikipedia", chunk_bytes)
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -174,8 +174,7 @@ def test_a_bad_json_line_is_named_by_its_number(tmp_path, suffix):
         path = tmp_path / f"a{suffix}"
         path.write_bytes(PACK[suffix](text.encode()))
         for chunk_bytes in (1, 20, 50, 70, 1000):
-            with pytest.raises(InputError, match=re.escape(f"{path}, line {bad + 1}: field 'text' must be")):
-                read(path, "jsonl", chunk_bytes)
+            refused(re.escape(f"{path}, line {bad + 1}: field 'text' must be"), read, path, "jsonl", chunk_bytes)
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -184,8 +183,7 @@ def test_refuses_document_that_is_too_long(tmp_path, suffix, input_format, monke
     monkeypatch.setattr(documents, "MAX_DOCUMENT_BYTES", 1 << 17)
     path = tmp_path / f"a{suffix}"
     path.write_bytes(PACK[suffix](b"word word\n" * (1 if input_format == "lines" else 0) + b"a " * (1 << 17)))
-    with pytest.raises(InputError, match=f"^{re.escape(str(path))}: a document is longer than 0 MiB; .*"):
-        read(path, input_format, 1000)
+    refused(f"^{re.escape(str(path))}: a document is longer than 0 MiB; .*", read, path, input_format, 1000)
 
 
 def test_a_blank_line_across_two_reads_is_found(tmp_path):
@@ -316,5 +314,4 @@ def test_records_equal_those_of_json_lines(tmp_path, vocab_file):
 def test_other_files_and_columns_are_named(parquet, file, field, message):
     other = parquet.replace("dump", "other")
     pathlib.Path(other).write_text("no Parquet file, but a text of some length")
-    with pytest.raises(InputError, match=message):
-        read_parquet(other if file == "other" else parquet, text_field=field)
+    refused(message, read_parquet, other if file == "other" else parquet, text_field=field)

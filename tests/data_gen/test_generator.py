@@ -18,6 +18,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.jobs.run_local import LocalRunner
 from data_gen import generator as generator_module
 from data_gen import shards, work_units
+from tests.kit import refused
 
 S, P = 32, 5  # the fixture's vocabulary
 
@@ -91,8 +92,7 @@ def test_another_corpus_or_setting_is_refused(generator, tmp_path):
     with pytest.raises(InputError, match=r"made with other settings \(--max_seq_length was 32, is 40\)"):
         generator.run(input_file=corpus, max_seq_length=40)
     corpus.write_text("the of\nand to\n\nin as\n")
-    with pytest.raises(InputError, match="corpus number 1 was '21 bytes, "):
-        generator.run(input_file=corpus)
+    refused("corpus number 1 was '21 bytes, ", generator.run, input_file=corpus)
     assert generator.files() == before
 
 
@@ -117,8 +117,7 @@ def test_language_is_that_of_the_dump_else_english(generator, tmp_path, caplog):
         assert used("c", "a.jsonl") == ("en", ["en"])
         assert used("d", "a.jsonl", language="fi") == ("fi", [])
         assert used("e", generator.corpus_file) == ("", [])
-    with pytest.raises(InputError, match=r"made with other settings \(--language was 'de', is 'tr'\)"):
-        used("a", "de.xml", language="tr")
+    refused(r"made with other settings \(--language was 'de', is 'tr'\)", used, "a", "de.xml", language="tr")
 
 
 def test_two_runs_in_one_process_do_not_mix(generator, tmp_path, read_rows, unmask):
@@ -393,11 +392,8 @@ def test_verify_names_what_is_not_as_it_was_written(generator):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match=f"{re.escape(str(path))}: record .* is damaged"):
-        generator_module.verify(settings)
+    refused(f"{re.escape(str(path))}: record .* is damaged", generator_module.verify, settings)
     path.unlink()
-    with pytest.raises(InputError, match=f"{re.escape(str(path))}: missing"):
-        generator_module.verify(settings)
+    refused(f"{re.escape(str(path))}: missing", generator_module.verify, settings)
     (generator.folder / "a.manifest.json").unlink()
-    with pytest.raises(InputError, match="no such manifest"):
-        generator_module.verify(settings)
+    refused("no such manifest", generator_module.verify, settings)

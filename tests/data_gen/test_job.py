@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
-from bert_tf.core.errors import InputError
 from bert_tf.jobs import job as jobs
 from bert_tf.jobs import shard_names
 from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.text.tokenizer_rules import SPECIAL_TOKENS, of_tokens
 from data_gen import generator
 from data_gen.settings import GeneratorSettings
+from tests.kit import refused
 
 
 def settings(**changes):
@@ -63,8 +63,7 @@ def test_output_paths(output_file, paths):
 
 @pytest.mark.parametrize("output_file", ["", " , ", "a@0", "a@100000", "a@-1", "a@abc", "a@", "@4", "x/@4", "b,u@h"])
 def test_impossible_outputs_are_refused(output_file):
-    with pytest.raises(InputError, match="--output_file"):
-        shard_names.output_paths(output_file)
+    refused("--output_file", shard_names.output_paths, output_file)
 
 
 @pytest.mark.parametrize("removed", range(3))
@@ -126,8 +125,7 @@ def test_the_fingerprint_shows_any_changed_byte(tmp_path):
 def test_another_unfinished_run_is_refused(tmp_path, first, second, difference):
     begin(tmp_path, **first)
     other = make(tmp_path, **second)
-    with pytest.raises(InputError, match=re.escape(f"an unfinished run with other settings ({difference}")):
-        other.open()
+    refused(re.escape(f"an unfinished run with other settings ({difference}"), other.open)
     other.release()
     begin(tmp_path, **first)
 
@@ -141,15 +139,13 @@ def test_another_recipe_is_another_set(tmp_path):
     begin(tmp_path)
     plan = tmp_path / "out.work/plan.json"
     plan.write_text(plan.read_text().replace('"recipe": 4', '"recipe": 1'))
-    with pytest.raises(InputError, match="recipe was 1, is 4"):
-        make(tmp_path).open()
+    refused("recipe was 1, is 4", make(tmp_path).open)
 
 
 def test_refuses_second_run_until_first_releases(tmp_path):
     first, second = make(tmp_path), make(tmp_path)
     first.open()
-    with pytest.raises(InputError, match="another run is writing this set"):
-        second.open()
+    refused("another run is writing this set", second.open)
     second.release()
     assert os.path.exists(first.folder + "/plan.json"), "the first one's folder stays"
     first.release()
@@ -175,8 +171,7 @@ def test_a_folder_of_the_user_stays(tmp_path):
     notes.write_text("mine")
     make(tmp_path).clear()
     assert notes.read_text() == "mine"
-    with pytest.raises(InputError, match="contains notes.txt and no plan of a run"):
-        make(tmp_path).open()
+    refused("contains notes.txt and no plan of a run", make(tmp_path).open)
     notes.unlink()
     make(tmp_path).clear()
     assert not notes.parent.exists()

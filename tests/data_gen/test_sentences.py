@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.core.errors import InputError
 from data_gen import sentences
 from data_gen.sentences import split_sentences
+from tests.kit import refused
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,4 @@ def test_nothing_is_lost_but_white_space(text, language):
 def test_a_missing_library_is_said_with_its_mend(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     sentences.load.cache_clear()
-    with pytest.raises(InputError, match=r"sentencex is not installed.*pip install sentencex"):
-        split_sentences("One. Two.")
+    refused(r"sentencex is not installed.*pip install sentencex", split_sentences, "One. Two.")

@@ -14,6 +14,7 @@ from bert_tf.core import vocabulary_file
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import exit_code
 from data_gen import show
+from tests.kit import refused
 from tests.tfrecords.record_files import write_file
 from tfrecords import manifest, records, schema
 
@@ -88,8 +89,7 @@ def test_records_before_a_damaged_one_are_shown(folder, capsys):
     pathlib.Path(path).write_bytes(content[:-3])
     show.show(path, VOCABULARY, first=0, count=2)
     assert re.findall(r"record (\d)", capsys.readouterr().out) == ["0", "1"]
-    with pytest.raises(InputError, match=r"data: record 2 \(counted from 0\) is cut off"):
-        show.show(path, VOCABULARY, first=0, count=3)
+    refused(r"data: record 2 \(counted from 0\) is cut off", show.show, path, VOCABULARY, first=0, count=3)
 
 
 def example(**lists):
@@ -109,8 +109,7 @@ def example(**lists):
     ],
 )
 def test_records_that_are_something_else_are_refused(lists, message):
-    with pytest.raises(InputError, match=message):
-        show.describe(example(**lists), VOCABULARY, "x")
+    refused(message, show.describe, example(**lists), VOCABULARY, "x")
 
 
 @pytest.fixture

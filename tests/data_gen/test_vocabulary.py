@@ -8,10 +8,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf.core.errors import InputError
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
 from data_gen.settings import VocabularySettings
+from tests.kit import refused
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SENNRICH = {"low": 5, "lower": 2, "newest": 6, "widest": 3}  # from the paper on byte-pair encoding for words
@@ -166,8 +166,7 @@ def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
     ],
 )
 def test_a_corpus_that_teaches_nothing_is_refused(tmp_path, texts, options, message):
-    with pytest.raises(InputError, match=message):
-        learn(tmp_path, texts, 100, **options)
+    refused(message, learn, tmp_path, texts, 100, **options)
     assert not (tmp_path / "vocab.txt").exists()
 
 
@@ -219,8 +218,7 @@ def test_dropped_words_are_told(tmp_path, caplog):
 
 def test_replaces_existing_file_only_with_overwrite(tmp_path):
     first, output = learn(tmp_path, ["the of and the"], 20)
-    with pytest.raises(InputError, match=r"vocab.txt: exists; give another name, or --overwrite"):
-        learn(tmp_path, ["in is"], 20)
+    refused(r"vocab.txt: exists; give another name, or --overwrite", learn, tmp_path, ["in is"], 20)
     assert output.read_text().split() == first
     assert learn(tmp_path, ["in is"], 20, overwrite=True)[0] != first
 
@@ -241,9 +239,10 @@ def test_stopped_overwrite_never_mixes_vocabularies(tmp_path, monkeypatch, writt
         patch.setattr(tf.io.gfile, "rename", stopping)
         learn(tmp_path, ["In Is"], 20, overwrite=True, do_lower_case=False)
     if written_to == "vocab.txt":  # the new rules are there
-        with pytest.raises(
-            InputError, match="vocab.txt.settings.json: has the rules of another vocabulary than .*txt;"
-        ):
-            BertTokenizer(str(tmp_path / "vocab.txt"))
+        refused(
+            "vocab.txt.settings.json: has the rules of another vocabulary than .*txt;",
+            BertTokenizer,
+            str(tmp_path / "vocab.txt"),
+        )
     else:
         assert {path.name: path.read_bytes() for path in tmp_path.glob("vocab*")} == before

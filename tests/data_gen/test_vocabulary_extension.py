@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf.core.errors import InputError
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_extension import extend_tokens
+from tests.kit import refused
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = list("abcdxy")
@@ -170,8 +170,7 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
     ],
 )
 def test_impossible_extension_writes_nothing(tmp_path, vocab, changes, message):
-    with pytest.raises(InputError, match=message):
-        extend(tmp_path, "abcd abcd\n", vocab, **changes)
+    refused(message, extend, tmp_path, "abcd abcd\n", vocab, **changes)
     assert not (tmp_path / "new.txt").exists()
 
 
@@ -180,8 +179,7 @@ def test_an_input_is_never_overwritten(tmp_path, name):
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in SPELLING))
     source = tmp_path if name == "vocab.txt" else tmp_path / "old.txt"  # a folder means its vocabulary
     flags = {"extend_vocab": str(source), "output_file": str(tmp_path / name)}
-    with pytest.raises(InputError, match="is also an input"):
-        extend(tmp_path, TEXT, SPELLING, **flags, overwrite=name == "vocab.txt")
+    refused("is also an input", extend, tmp_path, TEXT, SPELLING, **flags, overwrite=name == "vocab.txt")
 
 
 @pytest.mark.parametrize(

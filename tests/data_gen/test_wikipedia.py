@@ -4,6 +4,7 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from data_gen import documents, wikipedia
+from tests.kit import refused
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.11" xml:lang="en">
@@ -147,5 +148,4 @@ def test_damage_error_names_start_byte_of_read(is_part, start):
     ],
 )
 def test_what_is_no_export_is_refused(content, message):
-    with pytest.raises(InputError, match=message):
-        articles(content)
+    refused(message, articles, content)

@@ -14,6 +14,7 @@ from tests.bert_tf.tasks import test_formats
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.reading import read
 from tests.bert_tf.tasks_of_flags import find_task
+from tests.kit import refused
 
 pytestmark = pytest.mark.torch
 SETTINGS = {"max_seq_length": 16, "train_batch_size": 8, "num_train_epochs": 1}
@@ -106,8 +107,7 @@ def test_a_folder_of_save_to_disk_is_named(tmp_path):
     DatasetDict({"train": table}).save_to_disk(str(tmp_path / "all"))
     for where in ({"train_data_path": str(tmp_path / "one")}, {"data_dir": str(tmp_path / "all")}):
         task = find_task(ClassifierSettings(task_name="own", labels="x,y", output_dir="o", do_train=True, **where))
-        with pytest.raises(InputError, match="is a folder of save_to_disk; write its splits as Parquet with to_parq"):
-            task.data.read("train")
+        refused("is a folder of save_to_disk; write its splits as Parquet with to_parq", task.data.read, "train")
 
 
 def test_a_polars_series_of_lists_is_read():

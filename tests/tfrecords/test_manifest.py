@@ -5,6 +5,7 @@ import re
 import pytest
 
 from bert_tf.core.errors import InputError
+from tests.kit import refused
 from tfrecords import manifest, reader, writer
 
 
@@ -32,8 +33,7 @@ ELSEWHERE = b'{"settings": {}, "shards": [{"name": "../b", "examples": 1, "bytes
 def test_a_damaged_manifest_is_refused_by_name(tmp_path, content):
     path = tmp_path / "m.json"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(f"{path}: not a manifest")):
-        manifest.read_manifest(str(path))
+    refused(re.escape(f"{path}: not a manifest"), manifest.read_manifest, str(path))
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "packed"])

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
+from tests.kit import refused
 from tests.tfrecords.record_files import write_file
 from tfrecords import reader, records, schema
 
@@ -49,8 +50,7 @@ def test_files_keep_their_order_and_globs_are_sorted(folder, patterns, expected)
     ],
 )
 def test_missing_file_error_names_its_flag(folder, patterns, message):
-    with pytest.raises(InputError, match=re.escape(message.format(folder))):
-        reader.expand_files(patterns.format(folder), flag="text")
+    refused(re.escape(message.format(folder)), reader.expand_files, patterns.format(folder), flag="text")
 
 
 def test_a_text_file_is_no_record_file(tmp_path):
@@ -89,8 +89,7 @@ CUT = "record 0 (counted from 0) is cut off: the file ends inside this record"
 def test_damaged_files_are_refused_by_name(tmp_path, spoil, message):
     path = record_file(tmp_path / "data")
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
-        reader.first_example(str(path))
+    refused(re.escape(f"{path}: {message}"), reader.first_example, str(path))
 
 
 RECORDS = [b"first", b"\0" * 12, b"", b"last"]
@@ -165,8 +164,7 @@ def test_refuses_record_that_is_not_an_example(tmp_path):
     path = str(tmp_path / "data")
     with tf.io.TFRecordWriter(path) as file:
         file.write(b"\xff\xff\xff not a protocol buffer")
-    with pytest.raises(InputError, match=re.escape(f"{path}: record 0")):
-        reader.first_example(path)
+    refused(re.escape(f"{path}: record 0"), reader.first_example, path)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from bert_tf import checkpoints
-from bert_tf.core.errors import InputError
 from tests.bert_tf.checkpoint_formats.hugging_face_models import ENTRIES, theirs
 from tests.bert_tf.checkpoint_formats.models import random_values
+from tests.kit import refused
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # Answers each line of names with the same number of lines.
@@ -162,5 +162,4 @@ def test_a_name_is_downloaded_and_loaded(monkeypatch, tmp_path):
 
 def test_missing_hub_package_error_names_pip_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"needs: pip install huggingface-hub safetensors"):
-        checkpoints.load_encoder("hf://owner/unknown")
+    refused(r"needs: pip install huggingface-hub safetensors", checkpoints.load_encoder, "hf://owner/unknown")

@@ -4,10 +4,10 @@ import zipfile
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.runs import evaluations
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.runs.location import Location, locate
+from tests.kit import refused
 
 
 def checkpoint(folder, name):
@@ -18,8 +18,7 @@ def test_a_folder_means_its_latest_checkpoint(tmp_path):
     checkpoint(tmp_path, "a")
     assert locate(str(tmp_path)) == Location(str(tmp_path / "a"), False)
     checkpoint(tmp_path, "b")
-    with pytest.raises(InputError, match="holds 2 checkpoints, a, b; give one of them"):
-        locate(str(tmp_path))
+    refused("holds 2 checkpoints, a, b; give one of them", locate, str(tmp_path))
     checkpoint(tmp_path, "bert_model.ckpt")
     assert locate(str(tmp_path)).path == str(tmp_path / "bert_model.ckpt")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "b"\n')
@@ -38,8 +37,7 @@ def test_run_folder_means_best_checkpoint_on_dev_data(tmp_path):
     assert locate(str(tmp_path / "ckpt-7")).path == str(tmp_path / "ckpt-7")
     data = tmp_path / "ckpt-3.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"best checkpoint .* cannot be used .*; .* its own path, .*/ckpt-7$"):
-        locate(str(tmp_path))
+    refused(r"best checkpoint .* cannot be used .*; .* its own path, .*/ckpt-7$", locate, str(tmp_path))
 
 
 class Harmful:
@@ -58,11 +56,9 @@ def test_pickles_are_refused_unopened(tmp_path, monkeypatch, name, zipped):
     else:
         (tmp_path / name).write_bytes(pickle.dumps(Harmful(), protocol=2))
     message = "is a pickle, .* not opened; save the model as safetensors"
-    with pytest.raises(InputError, match=message):
-        locate(str(tmp_path / name))
+    refused(message, locate, str(tmp_path / name))
     if not name.endswith(".ckpt"):
-        with pytest.raises(InputError, match=message):
-            locate(str(tmp_path))
+        refused(message, locate, str(tmp_path))
     assert not (tmp_path / "opened_by_the_pickle").exists()
 
 
@@ -70,12 +66,8 @@ def test_other_files_are_no_checkpoints(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"\x08")
     (tmp_path / "notes.txt").write_text("hello")
     for name in ("model.onnx", "notes.txt"):
-        with pytest.raises(InputError, match="is neither a TensorFlow checkpoint nor safetensors"):
-            locate(str(tmp_path / name))
+        refused("is neither a TensorFlow checkpoint nor safetensors", locate, str(tmp_path / name))
     (tmp_path / "model.keras").write_bytes(b"PK\x03\x04")
-    with pytest.raises(InputError, match="is a Keras 3 object, not a checkpoint"):
-        locate(str(tmp_path / "model.keras"))
-    with pytest.raises(InputError, match="holds no checkpoint; give a folder"):
-        locate(str(tmp_path))
-    with pytest.raises(InputError, match="no such checkpoint"):
-        locate(str(tmp_path / "x.safetensors"))
+    refused("is a Keras 3 object, not a checkpoint", locate, str(tmp_path / "model.keras"))
+    refused("holds no checkpoint; give a folder", locate, str(tmp_path))
+    refused("no such checkpoint", locate, str(tmp_path / "x.safetensors"))

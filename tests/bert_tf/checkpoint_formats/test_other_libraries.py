@@ -15,6 +15,7 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
 from tests.bert_tf.classification import make_classifier
+from tests.kit import refused
 from tests.small_configs import small_config
 
 CONFIG = small_config(60, 16, 2, 2, dropout=0.0, max_position_embeddings=20)
@@ -116,8 +117,7 @@ def test_keras_hub_presets_keep_head_and_casing(model, tmp_path):
     found = TextClassifier.load(str(tmp_path), has_pairs=False).probabilities(["The man"])
     np.testing.assert_allclose(found, expected, atol=1e-6)
     config.write_text(json.dumps({"registered_name": "keras_hub>RobertaBackbone", "config": sizes}))
-    with pytest.raises(InputError, match="keras_hub>RobertaBackbone is not BERT"):
-        checkpoints.open_checkpoint(str(tmp_path))
+    refused("keras_hub>RobertaBackbone is not BERT", checkpoints.open_checkpoint, str(tmp_path))
 
 
 @pytest.mark.slow

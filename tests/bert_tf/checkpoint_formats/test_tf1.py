@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf1
-from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
@@ -14,6 +13,7 @@ from tests.bert_tf.checkpoint_formats.models import (
     save_original,
     values_of,
 )
+from tests.kit import refused
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,7 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
     save_original(tmp_path, changed(values, change))
     model = BertPretrainer(CONFIG)
     before = [w.numpy() for w in model.weights]
-    with pytest.raises(InputError, match=message):
-        checkpoints.initialize(model, str(tmp_path))
+    refused(message, checkpoints.initialize, model, str(tmp_path))
     for value, weight in zip(before, model.weights, strict=True):
         np.testing.assert_array_equal(value, weight)
 
@@ -143,8 +142,6 @@ def test_missing_or_truncated_data_is_found_first(values, tmp_path):
     prefix = save_original(tmp_path, original_values(values))
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-200])
-    with pytest.raises(InputError, match=r"truncated \(\d+ bytes instead of at least \d+"):
-        checkpoints.open_checkpoint(prefix)
+    refused(r"truncated \(\d+ bytes instead of at least \d+", checkpoints.open_checkpoint, prefix)
     data.unlink()
-    with pytest.raises(InputError, match="data-00000-of-00001 is missing"):
-        checkpoints.open_checkpoint(prefix)
+    refused("data-00000-of-00001 is missing", checkpoints.open_checkpoint, prefix)

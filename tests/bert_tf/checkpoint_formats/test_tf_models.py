@@ -32,6 +32,7 @@ from tests.bert_tf.checkpoint_formats.models import (
     values_of,
 )
 from tests.bert_tf.reference import random_batch, relative_error
+from tests.kit import refused
 
 OUTPUTS = ["sequence_output", "pooled_output"]
 ENCODERS = [networks.BertEncoder, networks.BertEncoderV2]
@@ -299,8 +300,7 @@ def test_another_number_of_heads_is_refused_by_tensor(tmp_path):
     with pytest.raises(InputError, match=r"num_attention_heads=4, but the tensor encoder/.*query_dense/kernel of .* 2"):
         checkpoints.load_encoder(path)
     (tmp_path / "bert_config.json").unlink()
-    with pytest.raises(InputError, match=r"bert_config.json: no such file; put the configuration"):
-        checkpoints.load_encoder(path)
+    refused(r"bert_config.json: no such file; put the configuration", checkpoints.load_encoder, path)
     with pytest.raises(InputError, match="has num_attention_heads=2, but the model has 4"):
         checkpoints.initialize(BertPretrainer(dataclasses.replace(CONFIG, num_attention_heads=4)), path)
 
@@ -319,18 +319,14 @@ def test_reads_configuration_from_params_yaml(kind, tmp_path):
     assert checkpoints.load_encoder(path).config == CONFIG
     params.task.model.encoder.get().norm_first = True
     train_utils.serialize_config(params, path)
-    with pytest.raises(InputError, match="params.yaml: describes an encoder other than BERT .norm_first.; give a"):
-        checkpoints.load_encoder(path)
+    refused("params.yaml: describes an encoder other than BERT .norm_first.; give a", checkpoints.load_encoder, path)
     params.task.model.encoder = encoders.EncoderConfig(type="albert")
     train_utils.serialize_config(params, path)
-    with pytest.raises(InputError, match="params.yaml: describes an encoder other than BERT .albert.; give a"):
-        checkpoints.load_encoder(path)
+    refused("params.yaml: describes an encoder other than BERT .albert.; give a", checkpoints.load_encoder, path)
     (tmp_path / "params.yaml").write_text("task: {}\n")
-    with pytest.raises(InputError, match="params.yaml: does not describe a BERT encoder"):
-        checkpoints.load_encoder(path)
+    refused("params.yaml: does not describe a BERT encoder", checkpoints.load_encoder, path)
 
 
 def test_a_factorized_encoder_is_refused_by_tensor(tmp_path):
     path = saved(tmp_path, encoder=their_encoder(networks.BertEncoderV2, embedding_width=8))
-    with pytest.raises(InputError, match="_embedding_projection/.* has no place in the model"):
-        checkpoints.load_encoder(path)
+    refused("_embedding_projection/.* has no place in the model", checkpoints.load_encoder, path)

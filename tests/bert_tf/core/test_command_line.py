@@ -29,6 +29,7 @@ from bert_tf.tasks.tagging.settings import NerSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
 from export.serve.settings import ServeSettings
 from export.settings import ExportSettings
+from tests.kit import refused
 
 GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
 PRETRAIN = ["--bert_config_file=b", "--input_file=i", "--output_dir=o"]
@@ -103,8 +104,7 @@ def test_model_files_may_be_beside_the_checkpoint(settings_class, arguments, fil
     message = (
         "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER"
     )
-    with pytest.raises(InputError, match=message):
-        checkpoints.model_files(alone, *files)
+    refused(message, checkpoints.model_files, alone, *files)
     with pytest.raises(InputError, match="^o: no such folder; give a folder where training has saved a checkpoint"):
         checkpoints.model_files(dataclasses.replace(alone, do_train=False, do_eval=True), *files)
     for file in files:
@@ -113,8 +113,7 @@ def test_model_files_may_be_beside_the_checkpoint(settings_class, arguments, fil
         with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint whose folder has"):
             checkpoints.model_files(parsed, *files)
         parsed = dataclasses.replace(parsed, init_checkpoint="no-such-folder")
-        with pytest.raises(InputError, match="no-such-folder: no such checkpoint"):
-            checkpoints.model_files(parsed, *files)
+        refused("no-such-folder: no such checkpoint", checkpoints.model_files, parsed, *files)
 
 
 def test_words_become_values_of_the_fields_types():
@@ -144,8 +143,7 @@ def test_words_become_values_of_the_fields_types():
     ],
 )
 def test_refuses_unknown_flags_and_invalid_values(words, named):
-    with pytest.raises(InputError, match=named):
-        command_line.parse(ClassifierSettings, [*CLASSIFY, "--do_train", *words])
+    refused(named, command_line.parse, ClassifierSettings, [*CLASSIFY, "--do_train", *words])
 
 
 @pytest.mark.parametrize(
@@ -175,8 +173,7 @@ def test_refuses_unknown_flags_and_invalid_values(words, named):
     ],
 )  # fmt: skip
 def test_settings_that_contradict_name_the_flag(settings_class, arguments, message):
-    with pytest.raises(InputError, match=message):
-        command_line.parse(settings_class, arguments)
+    refused(message, command_line.parse, settings_class, arguments)
 
 
 @pytest.mark.parametrize("settings_class", ALL_SETTINGS)
@@ -209,8 +206,7 @@ def test_flags_need_and_exclude_what_they_declare(settings_class):
         if needed:
             wanted = dict(re.findall(r"(\w+)=(\w+)", needed))
             others = {flag: next(c for c in fields[flag].metadata["choices"] if c != wanted[flag]) for flag in wanted}
-            with pytest.raises(InputError, match=f"^--{name} needs --(.*); add --\\1, or drop --{name}$"):
-                settings_class(**others | values)
+            refused(f"^--{name} needs --(.*); add --\\1, or drop --{name}$", settings_class, **others | values)
             assert field.metadata["help"].startswith(f"with --{needed.split()[0]}")
         for other, _, value in (flag.partition("=") for flag in contrary):
             kind = command_line._plain(typing.get_type_hints(settings_class)[other])
@@ -306,8 +302,7 @@ def test_a_flag_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "bad").write_bytes(b"--times=\xff\n")
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (("bad", "bad: is not a file of flags .*; save it as UTF-8"), ("pipe", "not a regular file")):
-        with pytest.raises(InputError, match=reason):
-            command_line.parse(ClassifierSettings, [f"--flagfile={tmp_path}/{name}"])
+        refused(reason, command_line.parse, ClassifierSettings, [f"--flagfile={tmp_path}/{name}"])
 
 
 @pytest.mark.parametrize("words", [["--what=defect"], ["--what=input", "--debug"]])
@@ -361,8 +356,7 @@ def test_the_home_folder_is_expanded_after_a_flag(monkeypatch):
 def test_settings_from_python_are_checked_like_flags(values, message):
     given = {"task_name": "MRPC", "data_dir": "d", "output_dir": "o", "do_train": True}
     ClassifierSettings(**given, num_train_epochs=3, pooling=None)
-    with pytest.raises(InputError, match=re.escape(message)):
-        ClassifierSettings(**given, **values)
+    refused(re.escape(message), ClassifierSettings, **given, **values)
 
 
 def test_values_of_python_become_flags_or_defaults():

@@ -7,14 +7,13 @@ import sys
 import pytest
 
 from bert_tf.core import lock
-from bert_tf.core.errors import InputError
+from tests.kit import refused
 
 
 def test_one_at_a_time_until_it_is_released(tmp_path):
     first, second = (lock.FolderLock(str(tmp_path), "wait for the other run") for _ in range(2))
     first.take()
-    with pytest.raises(InputError, match="^wait for the other run$"):
-        second.take()
+    refused("^wait for the other run$", second.take)
     assert first.is_taken and not second.is_taken
     first.release()
     first.release()

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf.core import lock, storage
 from bert_tf.core.errors import InputError
+from tests.kit import refused
 from tfrecords import writer
 
 
@@ -102,8 +103,7 @@ def test_outputs_must_differ_from_inputs(tmp_path):
         (["/dev/null"], "null is not a regular file"),
         ([str(tmp_path / "text" / "more" / "new")], "text is not a folder; give a path in another folder"),
     ]:
-        with pytest.raises(InputError, match=f"--output_file: .*{message}"):
-            storage.check_outputs(outputs, read)
+        refused(f"--output_file: .*{message}", storage.check_outputs, outputs, read)
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
@@ -139,13 +139,12 @@ def test_folders_of_killed_writers_are_removed(tmp_path):
 
 
 def test_of_two_writers_the_later_is_refused(tmp_path):
-    target, refused = str(tmp_path / "out"), "out: another process has meanwhile written this folder; give a new folder"
+    target, message = str(tmp_path / "out"), "out: another process has meanwhile written this folder; give a new folder"
     with storage.temporary_folder(target) as earlier, storage.temporary_folder(target) as later:
         pathlib.Path(earlier, "earlier").touch()
         pathlib.Path(later, "later").touch()
         storage.publish_folder(earlier, target)
-        with pytest.raises(InputError, match=refused):
-            storage.publish_folder(later, target)
+        refused(message, storage.publish_folder, later, target)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "earlier"]
 
 
@@ -163,8 +162,7 @@ def test_refuses_output_folder_that_is_not_writable(tmp_path, monkeypatch):
     message = f"--output: {tmp_path} is not writable; give a path in another folder, or change its permissions"
     (tmp_path / "empty").mkdir()
     for path in (f"{tmp_path}/new", f"{tmp_path}/empty/", f"{tmp_path}/not/there"):
-        with pytest.raises(InputError, match=message):
-            storage.check_new_folder(path, "output")
+        refused(message, storage.check_new_folder, path, "output")
     storage.check_writable(f"{tmp_path}/empty", "output")
     storage.check_writable("gs://bucket/folder", "output")
 

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from bert_tf.core import vocabulary_file
-from bert_tf.core.errors import InputError
+from tests.kit import refused
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ä"]
 
@@ -31,5 +31,4 @@ def test_unreadable_vocabulary_error_names_remedy(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     if content:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=f"^{re.escape(f'{path}{message}')}$"):
-        vocabulary_file.read_tokens(str(path))
+    refused(f"^{re.escape(f'{path}{message}')}$", vocabulary_file.read_tokens, str(path))

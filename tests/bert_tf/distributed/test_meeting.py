@@ -10,6 +10,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.distributed import workers
 from bert_tf.distributed.workers import Cluster, wait_for_all
 from tests.bert_tf.ports import free_hosts
+from tests.kit import refused
 from tests.waiting import PATIENCE
 
 
@@ -60,8 +61,7 @@ class Worker(threading.Thread):
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused(hosts, index, message):
-    with pytest.raises(InputError, match=message):
-        cluster(index, hosts)
+    refused(message, cluster, index, hosts)
 
 
 def test_all_go_on_once_all_have_started(hosts):

@@ -27,6 +27,7 @@ from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.ports import free_hosts
+from tests.kit import refused
 from tests.tfrecords.record_files import write_file
 
 UNLABELED = "unlabeled_data_path"
@@ -83,8 +84,7 @@ def test_a_forgotten_strategy_beside_tf_config_is_said(monkeypatch, caplog, conf
 def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     strategies.check_batch_size(strategy, micro_batches, train_batch_size=12)
-    with pytest.raises(InputError, match=message):
-        strategies.check_batch_size(strategy, micro_batches, train_batch_size=rows)
+    refused(message, strategies.check_batch_size, strategy, micro_batches, train_batch_size=rows)
 
 
 def test_only_the_batches_of_what_is_done_are_checked():
@@ -93,13 +93,11 @@ def test_only_the_batches_of_what_is_done_are_checked():
         flags = [*task, "--output_dir=unused", *(["--input_file=unused"] if made is PretrainingSettings else [])]
         evaluate = [*flags, "--do_eval", "--train_batch_size=3", "--gradient_accumulation_steps=5"]
         strategies.check_batch_sizes(strategy, parse(made, evaluate))
-        with pytest.raises(InputError, match="--train_batch_size=3"):
-            strategies.check_batch_sizes(strategy, parse(made, [*evaluate, "--do_train"]))
+        refused("--train_batch_size=3", strategies.check_batch_sizes, strategy, parse(made, [*evaluate, "--do_train"]))
         with pytest.raises(InputError, match="--eval_batch_size=1"):
             strategies.check_batch_sizes(strategy, parse(made, [*evaluate, "--eval_batch_size=1"]))
     predict = parse(ClassifierSettings, [*flags, "--do_predict", "--eval_batch_size=1", "--predict_batch_size=5"])
-    with pytest.raises(InputError, match="--predict_batch_size=5"):
-        strategies.check_batch_sizes(strategy, predict)
+    refused("--predict_batch_size=5", strategies.check_batch_sizes, strategy, predict)
 
 
 def flags(runs, output_dir, *more: str) -> list[str]:
@@ -287,8 +285,7 @@ def test_cluster_is_read_from_flags_or_tf_config(multi_worker):
     ],
 )
 def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flags, message):
-    with pytest.raises(InputError, match=message):
-        strategies.make_strategy(multi_worker(config, **flags))
+    refused(message, strategies.make_strategy, multi_worker(config, **flags))
 
 
 @pytest.mark.parametrize(
@@ -317,8 +314,7 @@ def test_refuses_workers_without_shared_folder(tmp_path, monkeypatch):
     workers.check_same_folder(strategy, "runs", 20)
     with pytest.raises(InputError, match="--output_dir=runs: its latest checkpoint has step 20, 0 on workers 0"):
         workers.check_same_folder(strategy, "runs", 0)
-    with pytest.raises(InputError, match="run.json, but this worker cannot see"):
-        workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
+    refused("run.json, but this worker cannot see", workers.wait_for_chief, strategy, str(tmp_path / "run.json"))
     (tmp_path / "run.json").write_text("{}")
     workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
 

@@ -21,6 +21,7 @@ from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.finetuning.word_task import TokenHead
 from tests.bert_tf.tasks.classification import mrpc_run
+from tests.kit import refused
 from tests.small_configs import small_config
 
 CONFIG = small_config(50, 12, hidden_dropout_prob=0.0, max_position_embeddings=16, intermediate_size=16)
@@ -121,6 +122,5 @@ def test_a_model_without_bilstm_says_so(inputs, vocab_file, trained, tmp_path, c
     assert caplog.text.count("head has a BiLSTM, which the new model lacks; only the encoder is loaded") == 1
     assert not description.read(str(tmp_path / "plain")).bilstm_head
     start = [*flags, f"--init_checkpoint={tmp_path / 'plain'}", "--do_train", "--num_train_epochs=1", "--bilstm_head"]
-    with pytest.raises(InputError, match="--reinitialize_head"):
-        run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start))
+    refused("--reinitialize_head", run_classifier, mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start))
     run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import random_pretrainer
+from tests.kit import refused
 from tests.small_configs import small_config
 
 CONFIG = small_config(max_position_embeddings=16)
@@ -44,8 +44,7 @@ def test_own_sentences_are_tokenized_around_blanks(tokenizer, tmp_path):
     ],
 )
 def test_sentences_that_do_not_fit_are_refused(tokenizer, tmp_path, text, message):
-    with pytest.raises(InputError, match=message):
-        fill_mask.rows_of_file(sentences(tmp_path, text), tokenizer, 16)
+    refused(message, fill_mask.rows_of_file, sentences(tmp_path, text), tokenizer, 16)
 
 
 def row_of_data(tokenizer) -> dict:

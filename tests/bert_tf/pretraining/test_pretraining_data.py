@@ -16,6 +16,7 @@ from bert_tf.pretraining.record_files import inspect
 from bert_tf.settings import PretrainingSettings
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.pretraining_runs import write_records
+from tests.kit import refused
 from tests.small_configs import small_config
 from tfrecords import reader
 
@@ -125,10 +126,14 @@ def test_flags_override_manifest_and_are_logged(data, tmp_path, caplog):
 def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
     given = of_the_manifest(data, "out", names)
     files, eval_files = ([f"{data}/{name}" for name in those.split()] for those in (names, eval_names))
-    with pytest.raises(
-        InputError, match="/dynamic2: made with --max_predictions_per_seq=5, but .*wide with 12; .* give"
-    ):
-        inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
+    refused(
+        "/dynamic2: made with --max_predictions_per_seq=5, but .*wide with 12; .* give",
+        inspect,
+        given,
+        BertConfig.from_json_file(given.bert_config_file),
+        files,
+        eval_files,
+    )
 
 
 @pytest.mark.parametrize("name, masked", [("static", True), ("ltr", False)])
@@ -159,8 +164,7 @@ def test_refuses_incompatible_kinds_of_data(data, names, eval_names, message):
     if message is None:  # labels in only one file are ignored
         assert not look(data, names).has_pairs
         return
-    with pytest.raises(InputError, match=message):
-        look(data, names, f"--vocab_file={data}/vocab.txt", eval_names=eval_names)
+    refused(message, look, data, names, f"--vocab_file={data}/vocab.txt", eval_names=eval_names)
 
 
 def one_way(data, tmp_path, directionality="ltr") -> str:
@@ -184,8 +188,7 @@ def test_data_made_for_one_direction_is_taken(data, tmp_path):
     found = look(data, "ltr", one_way(data, tmp_path))
     assert not found.has_pairs and found.dynamic_masking is None
     masked = "/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=lm"
-    with pytest.raises(InputError, match=masked):
-        look(data, "mlm", one_way(data, tmp_path))
+    refused(masked, look, data, "mlm", one_way(data, tmp_path))
     with pytest.raises(InputError, match=r"directionality=ltr\+rtl names two encoders; pre-train them apart"):
         look(data, "ltr", one_way(data, tmp_path, "ltr+rtl"))
 
@@ -229,8 +232,7 @@ def test_single_texts_leave_the_pair_head_untrained(data, tmp_path):
 
 
 def test_held_out_single_texts_fit_pairs_by_flag(data):
-    with pytest.raises(InputError, match="mlm: has no feature .*; give --nouse_next_sentence_label"):
-        look(data, "static", eval_names="mlm")
+    refused("mlm: has no feature .*; give --nouse_next_sentence_label", look, data, "static", eval_names="mlm")
     assert not look(data, "static", "--nouse_next_sentence_label", eval_names="mlm").has_next_sentence_labels
 
 
@@ -246,13 +248,10 @@ def test_a_vocabulary_beyond_the_embeddings_is_refused(data, tmp_path):
 
 def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
     with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
-    with pytest.raises(InputError, match="--vocab_file is missing: .*/dynamic was made .* gone.txt was not found"):
-        look(tmp_path, "dynamic")
-    with pytest.raises(InputError, match="the folder has no vocabulary"):
-        look(tmp_path, "dynamic", f"--vocab_file={tmp_path}")
+    refused("--vocab_file is missing: .*/dynamic was made .* gone.txt was not found", look, tmp_path, "dynamic")
+    refused("the folder has no vocabulary", look, tmp_path, "dynamic", f"--vocab_file={tmp_path}")
     (tmp_path / "vocab.txt").write_text("[PAD]\n")  # another one
-    with pytest.raises(InputError, match="--vocab_file is missing"):
-        look(tmp_path, "dynamic")
+    refused("--vocab_file is missing", look, tmp_path, "dynamic")
     other = tmp_path / "other.txt"
     other.write_text((data / "vocab.txt").read_text() + "zebra\n")
     with pytest.raises(InputError, match=r"other.txt: not the vocabulary that .*dynamic was made with \(gone.txt, SHA"):
@@ -291,10 +290,8 @@ def test_shards_may_be_left_out_only_on_purpose(three_shards, tmp_path, caplog):
     assert len(look(tmp_path, "set*").files) == 3
     assert look(tmp_path, f"{first} {second}", eval_names=third).eval_files == [f"{tmp_path}/{third}"]
     os.remove(tmp_path / second)
-    with pytest.raises(InputError, match="--input_file: .*/set-00001-of-00003 is missing, but its manifest lists it"):
-        look(tmp_path, "set-*")
-    with pytest.raises(InputError, match="--eval_input_file: .*/set-00001-of-00003 is missing"):
-        look(tmp_path, first, eval_names="set-*")
+    refused("--input_file: .*/set-00001-of-00003 is missing, but its manifest lists it", look, tmp_path, "set-*")
+    refused("--eval_input_file: .*/set-00001-of-00003 is missing", look, tmp_path, first, eval_names="set-*")
     caplog.clear()
     assert len(look(tmp_path, f"{first} {third}").files) == 2
     assert [m for m in caplog.messages if "without" in m and "set-00001-of-00003, which the manifest lists" in m]
@@ -306,8 +303,7 @@ def test_refuses_shards_of_unfinished_set(three_shards, tmp_path):
     assert len(look(tmp_path, "set-*").files) == 3
     (tmp_path / "set.work").mkdir()
     (tmp_path / "set.work" / "plan.json").touch()
-    with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; finish the command"):
-        look(tmp_path, "set-*")
+    refused("--input_file: .*/set is an unfinished set; finish the command", look, tmp_path, "set-*")
 
 
 @pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])
@@ -342,8 +338,7 @@ def test_finds_vocabulary_by_hash_in_any_place(data, tmp_path, caplog, place):
 def test_refuses_data_of_two_vocabularies_or_casings(data, tmp_path, changes, message, eval_names):
     with_manifest(data, tmp_path, "static")
     with_manifest(data, tmp_path, "static", "other", **changes)
-    with pytest.raises(InputError, match=message):
-        look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names)
+    refused(message, look, tmp_path, "static" if eval_names else "static other", eval_names=eval_names)
     (tmp_path / "other.manifest.json").unlink()  # the vocabulary is then unknown, as for records of other tools
     assert look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names).vocabulary
 
@@ -384,5 +379,4 @@ def test_refuses_shard_smaller_than_in_manifest(data, tmp_path, name):
         shutil.copy(data / file, tmp_path)
     size = os.path.getsize(tmp_path / name)
     os.truncate(tmp_path / name, size - 9)
-    with pytest.raises(InputError, match=f"/{name}: has {size - 9} bytes, but its manifest says {size}"):
-        look(tmp_path, name)
+    refused(f"/{name}: has {size - 9} bytes, but its manifest says {size}", look, tmp_path, name)

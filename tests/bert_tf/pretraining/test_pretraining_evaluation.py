@@ -5,12 +5,12 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.report import run_report
 from bert_tf.runs import checkpoint_folder
 from bert_tf.training import flops, loop, metrics_file
 from tests.bert_tf.pretraining_runs import settings, write_records
+from tests.kit import refused
 from tests.small_configs import small_config
 
 CONFIG = small_config()
@@ -162,15 +162,13 @@ def test_other_held_out_data_is_recorded_separately(data, finished, tmp_path):
 def test_refuses_last_checkpoint_that_evaluates_to_nan(data, tmp_path):
     """After one step at a far too high rate, the weights are still finite."""
     train = ["--do_train", "--num_train_steps=1", "--num_warmup_steps=0", "--learning_rate=1e30"]
-    refused = r"the last checkpoint of .*run is unusable: .*not finite \(.*loss"
-    with pytest.raises(InputError, match=refused):
-        run(data, tmp_path / "run", *train, "--do_eval")
+    message = r"the last checkpoint of .*run is unusable: .*not finite \(.*loss"
+    refused(message, run, data, tmp_path / "run", *train, "--do_eval")
     assert checkpoint_folder.newest_intact(f"{tmp_path}/run").step == 0
     for path in (tmp_path / "run/damaged/0").iterdir():
         path.rename(tmp_path / "run" / path.name)
     (tmp_path / "run/checkpoint").unlink()
-    with pytest.raises(InputError, match=refused):
-        run(data, tmp_path / "run", "--do_eval")
+    refused(message, run, data, tmp_path / "run", "--do_eval")
     assert checkpoint_folder.newest_intact(f"{tmp_path}/run").step == 1, "an evaluation changes nothing"
 
 

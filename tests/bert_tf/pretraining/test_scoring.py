@@ -13,12 +13,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_encoder
-from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.pretraining.scored_texts import CONFIG, TEXTS, given, scored, write_checkpoint
 from tests.bert_tf.reference import random_pretrainer
 from tests.killable import KILLED_JOB
+from tests.kit import refused
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -130,8 +130,7 @@ def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_
     ],
 )
 def test_unscorable_input_is_refused_first(checkpoint, tmp_path, lines, flags, message):
-    with pytest.raises(InputError, match=message):
-        scored(checkpoint, tmp_path, lines, *flags)
+    refused(message, scored, checkpoint, tmp_path, lines, *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
@@ -143,8 +142,7 @@ def test_a_model_that_cannot_fill_in_is_refused(vocab_file, tmp_path, model):
         ("ltr", model, dataclasses.replace(CONFIG, directionality="ltr"), "has directionality=ltr and was trained"),
     ]:
         folder = write_checkpoint(tmp_path / name, one, config, vocab_file)
-        with pytest.raises(InputError, match=message):
-            scored(folder, tmp_path, ["the [MASK]"], "--mode=fill_mask")
+        refused(message, scored, folder, tmp_path, ["the [MASK]"], "--mode=fill_mask")
     assert isinstance(load_encoder(tmp_path / "encoder"), BertEncoder)
 
 

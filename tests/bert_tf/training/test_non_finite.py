@@ -16,6 +16,7 @@ from bert_tf.training import metrics_file
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
 from tests.bert_tf.training.one_batch import ROWS, batch, make_trainer, spoilt
 from tests.bert_tf.training.test_training import settings
+from tests.kit import refused
 
 # An infinite loss with finite gradients, and a finite loss whose gradient is NaN.
 INFINITE = spoilt(39, lambda loss, is_bad: loss + tf.where(is_bad, float("inf"), 0.0))
@@ -146,10 +147,9 @@ def test_a_stopped_run_names_its_step_and_checkpoint(runs, tmp_path):
 
 @pytest.mark.slow
 def test_no_checkpoint_of_non_finite_weights(runs, tmp_path):
-    with pytest.raises(
-        InputError, match=r"^[\w/]+:0 is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
-    ):
-        run_pretraining(
-            settings(runs, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
-        )
+    refused(
+        r"^[\w/]+:0 is not finite after step 1; the last good checkpoint is .*/ckpt-0; training",
+        run_pretraining,
+        settings(runs, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1"),
+    )
     assert checkpoint_folder.newest_intact(str(tmp_path)).step == 0

@@ -23,6 +23,7 @@ from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.finetuning.killed_run import weights
+from tests.kit import refused
 
 
 def settings(runs, output_dir, *more: str) -> PretrainingSettings:
@@ -123,8 +124,7 @@ def test_half_precision_keeps_float32_weights(runs, tmp_path, dtype):
 )
 def test_refuses_folder_of_other_run_and_keeps_it(runs, finished, change, message):
     before = sorted(os.listdir(finished[0]))
-    with pytest.raises(InputError, match=message):
-        run_pretraining(settings(runs, finished[0], *change.format(runs=runs).split()))
+    refused(message, run_pretraining, settings(runs, finished[0], *change.format(runs=runs).split()))
     assert sorted(os.listdir(finished[0])) == before
 
 
@@ -188,14 +188,12 @@ def test_a_damaged_checkpoint_is_skipped_and_kept(runs, finished, tmp_path, capl
 @pytest.mark.slow
 def test_two_runs_do_not_train_in_one_folder_at_once(runs, finished, tmp_path):
     with run_folder.Lock(str(finished[0])):
-        with pytest.raises(InputError, match="another run is training there"):
-            run_pretraining(settings(runs, finished[0]))
+        refused("another run is training there", run_pretraining, settings(runs, finished[0]))
         run_pretraining(settings(runs, finished[0], "--nodo_train", "--do_eval", "--eval_batch_size=8"))
     new = str(tmp_path / "new")
     with run_folder.Lock(new) as first, run_folder.Lock(new) as second:
         first.make_folder()
-        with pytest.raises(InputError, match="another run is training there"):
-            second.make_folder()
+        refused("another run is training there", second.make_folder)
 
 
 def bad_config(runs, tmp_path, **changes) -> str:
@@ -221,8 +219,7 @@ def test_another_model_in_the_folder_is_refused(runs, finished, tmp_path):
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(runs, tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        run_pretraining(settings(runs, tmp_path / "out", bad_config(runs, tmp_path, **changes)))
+    refused(message, run_pretraining, settings(runs, tmp_path / "out", bad_config(runs, tmp_path, **changes)))
     assert not (tmp_path / "out").exists()
 
 
@@ -239,8 +236,7 @@ def test_a_configuration_that_does_not_fit_is_refused(runs, tmp_path, changes, m
     ],
 )
 def test_bad_input_ends_before_anything_is_written(runs, tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        run_pretraining(settings(runs, tmp_path / "out", more))
+    refused(message, run_pretraining, settings(runs, tmp_path / "out", more))
     assert not (tmp_path / "out").exists()
 
 

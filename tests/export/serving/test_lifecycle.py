@@ -21,6 +21,7 @@ from export.serve.settings import ServeSettings
 from export.serve.versions import State, numbers_in
 from tests.export.serving.models import halves, write_model, write_warmup
 from tests.export.serving.running import Running, running
+from tests.kit import refused
 from tests.waiting import PATIENCE, wait_until
 
 
@@ -124,8 +125,7 @@ def test_a_named_pipe_is_refused_by_name(tmp_path, name):
     pipe.parent.mkdir(exist_ok=True)
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match=f"{name}: is not a regular file; replace it"):
-        check(str(made / "2"))
+    refused(f"{name}: is not a regular file; replace it", check, str(made / "2"))
     with running("--model_name=m", f"--model_base_path={base}") as server:
         (made / "2").rename(base / "2")
         wait_until(lambda: server.states("m").get(2) == "END")
@@ -249,5 +249,4 @@ def test_what_cannot_be_served_is_said_in_one_line(tmp_path):
         (["--model=x"], "--model=x: give NAME=PATH"),
         (["--model=m=x", "--model=m=y"], "two models have the name m"),
     ]:
-        with pytest.raises(InputError, match=expected):
-            parse(ServeSettings, flags)
+        refused(expected, parse, ServeSettings, flags)
