@@ -8,7 +8,6 @@ from bert_tf import TextClassifier, TextEmbedder
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import memory_source
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks import test_formats
 from tests.bert_tf.tasks.embeddings import small_model
@@ -68,15 +67,6 @@ def test_questions_of_a_dataset_are_read(tmp_path):
     assert (first.id, first.context, first.text) == ("a", context, "who?")
     assert first.answers == (("man", 4), ("The man", 0)) and not first.is_impossible
     assert second.answers == () and second.is_impossible
-
-
-def test_parquet_files_of_datasets_are_documents(tmp_path):
-    texts = [f"The man said {number}. He had it\nall of it" for number in range(30)]
-    path = str(tmp_path / "dump.parquet")
-    Dataset.from_dict({"title": texts, "text": texts}).to_parquet(path, batch_size=10)
-    sources = documents.plan_sources(path, "parquet")
-    found = [one for source in sources for chunk in documents.read_documents(source, "parquet") for one in chunk]
-    assert found == [[f"The man said {number}.", "He had it", "all of it"] for number in range(30)]
 
 
 @pytest.mark.parametrize("names", [["not_duplicate", "duplicate"], ["entailment", "not_entailment"]])

@@ -1,4 +1,7 @@
-"""Our model against Hugging Face's in PyTorch with the same weights, in float32: outputs, loss, gradients."""
+"""Our model against Hugging Face's in PyTorch with the same weights, in float32: outputs, loss, gradients.
+
+`test_official_parity` compares other shapes, and rows without padding or segments.
+"""
 
 import dataclasses
 
@@ -17,9 +20,6 @@ from bert_tf.training.optimization import WarmupLinearDecay
 from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
 from tests.bert_tf.reference import (
     CONFIG,
-    DEEP,
-    LONG,
-    ONE_HEAD,
     assert_gradients_equal,
     assert_outputs_equal,
     outputs_and_gradients,
@@ -58,32 +58,6 @@ def assert_equal(
 def test_outputs_and_gradients_are_equal(stddev, hidden_act, attention):
     config = dataclasses.replace(CONFIG, hidden_act=hidden_act)
     assert_equal(config, random_batch(config, batch=5, length=20, predictions=4, seed=3), 3, stddev, attention)
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize(
-    "config, sizes",
-    [(ONE_HEAD, (4, 16, 3)), (DEEP, (7, 64, 10)), (LONG, (3, 128, 20))],
-    ids=["one_head_of_one_layer", "six_layers_of_sixteen_heads", "long_rows"],
-)
-def test_other_shapes_are_equal(config, sizes, attention):
-    assert_equal(config, random_batch(config, *sizes, seed=2), seed=2, attention=attention)
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_rows_without_padding_and_segments_are_equal(attention):
-    """Their model gets neither a mask nor segments, like ours."""
-    batch = random_batch(CONFIG, batch=3, length=24, predictions=5, padded=False)
-    for name in ("input_mask", "segment_ids"):
-        del batch[name]
-    assert_equal(CONFIG, batch, attention=attention)
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_a_single_padded_row_is_equal(attention):
-    batch = {name: value[1:2] for name, value in random_batch(CONFIG, batch=5, length=20, predictions=4).items()}
-    assert 0 < tf.reduce_sum(batch["input_mask"]) < 20
-    assert_equal(CONFIG, batch | {"masked_lm_weights": tf.ones([1, 4])}, attention=attention)
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

@@ -5,17 +5,14 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import torch
 import transformers
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import with_trained_pooler
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
-from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
-from tests.bert_tf.classification import make_classifier
+from bert_tf.tokenization import SPECIAL_TOKENS
 from tests.bert_tf.pretraining.scored_texts import scored
 from tests.bert_tf.reference import random_batch, relative_error
 from tests.parity.hugging_face import their_inputs
@@ -26,13 +23,6 @@ CLASSES = [
     "BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForNextSentencePrediction",
     "BertForSequenceClassification", "BertForTokenClassification", "BertForQuestionAnswering",
 ]  # fmt: skip
-SENTENCES = [
-    "The quick brown fox jumps over the lazy dog.",
-    "In 1989, nobody at the naïve café expected 3,141 visitors!",
-    "Transformers attend to every position at once; recurrent networks cannot.",
-    "a",
-    "Whether 'tis nobler in the mind to suffer the slings and arrows of outrageous fortune",
-]
 
 
 def theirs(name, **changes):
@@ -92,23 +82,6 @@ def test_equal_outputs_and_exact_round_trip(name, batch, tmp_path):
         assert torch.equal(before, after), their_name
 
 
-def test_our_heads_give_the_logits_of_theirs(batch, tmp_path):
-    model = theirs("BertForPreTraining")
-    model.save_pretrained(tmp_path / "pretraining")
-    ours = BertPretrainer(checkpoints.open_checkpoint(str(tmp_path / "pretraining")).config)
-    checkpoints.initialize(ours, str(tmp_path / "pretraining"))
-    expected, outputs = outputs_of(model, batch), ours(batch)
-    logits = tf.gather(expected["prediction_logits"], batch["masked_lm_positions"], batch_dims=1)
-    assert relative_error(outputs["masked_lm_logits"], logits) < 1e-5
-    assert relative_error(outputs["next_sentence_logits"], expected["seq_relationship_logits"]) < 1e-5
-
-    model = theirs("BertForSequenceClassification", hidden_act="gelu_new")
-    model.save_pretrained(tmp_path / "classifier")
-    ours = make_classifier(checkpoints.open_checkpoint(str(tmp_path / "classifier")).config, 3)
-    checkpoints.initialize(ours, str(tmp_path / "classifier"))
-    assert relative_error(ours(batch)["logits"], outputs_of(model, batch)["logits"]) < 1e-5
-
-
 def test_a_decoder_of_theirs_is_left_to_right_here(batch, tmp_path):
     model = theirs("BertForMaskedLM", is_decoder=True)
     model.save_pretrained(tmp_path / "theirs")
@@ -143,26 +116,6 @@ def test_half_precision_and_several_files_are_read(dtype, tmp_path):
     kernel = checkpoints.load_encoder(str(tmp_path)).blocks[1].intermediate.kernel
     expected = model.bert.encoder.layer[1].intermediate.dense.weight.detach().float().numpy().T
     np.testing.assert_array_equal(kernel, expected)
-
-
-def encoded(folder, sentences) -> dict:
-    tokenizer = BertTokenizer(str(folder / "vocab.txt"))
-    ids = tokenizer.encode(sentences)[:, :126]
-    ends = tf.ones([ids.nrows(), 1], tf.int32)
-    ids = tf.concat([ends * tokenizer.cls_id, ids, ends * tokenizer.sep_id], axis=1)
-    dense = ids.to_tensor()
-    mask = tf.sequence_mask(ids.row_lengths(), dense.shape[1], tf.int32)
-    return {"input_ids": dense, "input_mask": mask, "segment_ids": tf.zeros_like(dense)}
-
-
-def test_a_published_model_gives_its_outputs(minilm):
-    model = transformers.BertModel.from_pretrained(minilm, attn_implementation="eager").eval()
-    batch = encoded(minilm, SENTENCES)
-    expected, outputs = outputs_of(model, batch), checkpoints.load_encoder(str(minilm))(batch)
-    # at padding, which is never read, both differ by up to 2e-5 from the same model in float64
-    kept = batch["input_mask"].numpy()[..., None]
-    assert relative_error(outputs["sequence_output"] * kept, expected["sequence"] * kept) <= 1e-5
-    assert relative_error(outputs["pooled_output"], expected["pooler_output"]) <= 1e-5
 
 
 def test_a_published_model_survives_every_format(minilm, tmp_path):

@@ -15,12 +15,13 @@ from bert_tf.core.command_line import parse
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.modeling.heads import ClassificationHead, SpanHead
 from bert_tf.settings import ConversionSettings
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
 from tests.bert_tf.checkpoint_formats.models import CONFIG
-from tests.bert_tf.reference import random_pretrainer
+from tests.bert_tf.reference import random_pretrainer, randomize
 
 pytestmark = pytest.mark.torch
 
@@ -163,3 +164,20 @@ def test_saved_folders_come_back_from_every_format(tmp_path, lower):
     assert again.config.id2label == model.config.id2label and again.config.pad_token_id == model.config.pad_token_id
     assert set(SPECIAL_TOKENS) == set(tokenizer_again.all_special_tokens)
     assert tokenizer_again.model_max_length == LENGTH
+
+
+def test_a_converted_question_answerer_keeps_its_spans(tmp_path):
+    ours = FineTunedBert(dataclasses.replace(CONFIG, vocab_size=len(VOCABULARY), hidden_act="gelu"), SpanHead)
+    run = save_run(tmp_path / "run", randomize(ours), True)
+    parameters = {"version_2_with_negative": False}
+    description.write(str(run), TaskDescription("questions", "squad", (), 8, parameters))
+    folder = convert(run, tmp_path / "theirs")
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+    ids = np.random.default_rng(0).integers(0, len(VOCABULARY), [3, 8])
+    expected = ours({"input_ids": tf.constant(ids)})["logits"]
+    with torch.no_grad():
+        found = theirs(torch.tensor(ids), attention_mask=torch.ones([3, 8]))
+    np.testing.assert_allclose(np.stack([found.start_logits, found.end_logits], -1), expected, atol=2e-5)
+    again = FineTunedBert(ours.config, SpanHead)
+    checkpoints.initialize(again, str(folder))
+    np.testing.assert_allclose(again({"input_ids": tf.constant(ids)})["logits"], expected, atol=2e-5)
