@@ -6,6 +6,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from benchmarks.compile_check import programs, steps
+from benchmarks.official_step import official_step
 from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
 from tests.small_configs import small_config
@@ -91,3 +92,12 @@ def test_what_a_tpu_cannot_run_as_it_is_gets_refused(step, message):
     total = tf.Variable(0.0)
     with pytest.raises(InputError, match=message):
         programs.check(steps.lowered(lambda batch: total.assign(tf.cast(step(batch), tf.float32)), {"x": tf.ones([4])}))
+
+
+def test_the_official_step_trains_the_same_weights(program):
+    """The peer of the compiled step."""
+    official = official_step(CONFIG, SHAPE, "bfloat16")
+    programs.check(official)
+    signatures = [text[text.index("func.func @main(") :].split(") -> ")[0] for text in (program, official)]
+    for shape in ("50x16", "24x16", "16x32", "32x16"):  # words, positions, feed-forward; each with both moments
+        assert [signature.count(f": tensor<{shape}xf32>") for signature in signatures] == [3, 3]

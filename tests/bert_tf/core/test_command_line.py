@@ -1,6 +1,7 @@
 import dataclasses
 import os
 import pathlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.compile_check.settings import CompileCheckSettings
-from bert_tf import checkpoints
+from bert_tf import checkpoints, core
 from bert_tf.core import command_line, help_text
 from bert_tf.core.errors import InputError
 from bert_tf.settings import (
@@ -369,3 +370,10 @@ def test_values_of_python_become_flags_or_defaults():
     assert found.grid["learning_rate"] == (1e-3, 0.5) and found.grid["num_train_epochs"] == (2.0,)
     assert (found.data_dir, found.teacher, found.num_train_epochs, found.label_file) == ("d", "a,b", 3.0, "")
     assert class_weights.of_classes(found.class_weights, ["x", "1"], [1, 1]) == pytest.approx((1.6, 0.4))
+
+
+def test_core_imports_no_large_library():
+    modules = [f"bert_tf.core.{module.name}" for module in pkgutil.iter_modules(core.__path__)]
+    program = f"import sys, {', '.join(modules)}; print({{'tensorflow', 'pyarrow'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr

@@ -1,13 +1,18 @@
+import errno
 import hashlib
+import logging
 import os
 import pathlib
+import re
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
 
-from bert_tf.core import lock, storage
+from bert_tf.core import lock, storage, vocabulary_file
 from bert_tf.core.errors import InputError
 from tests.kit import refused
 from tfrecords import writer
@@ -186,3 +191,70 @@ def test_remove_tree_deletes_in_object_stores(tmp_path):
     storage.write_text(f"{folder}/part", "x")
     storage.remove_tree(folder)
     assert not tf.io.gfile.exists(f"{folder}/part")
+
+
+def test_one_at_a_time_until_it_is_released(tmp_path):
+    first, second = (lock.FolderLock(str(tmp_path), "wait for the other run") for _ in range(2))
+    first.take()
+    refused("^wait for the other run$", second.take)
+    assert first.is_taken and not second.is_taken
+    first.release()
+    first.release()
+    second.take()
+    assert not first.is_taken and second.is_taken
+
+
+@pytest.mark.core
+def test_a_process_that_is_killed_leaves_no_lock(tmp_path):
+    program = (
+        "import os, signal, sys\nfrom bert_tf.core import lock\n"
+        "lock.FolderLock(sys.argv[1], '').take()\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment).returncode == -9
+    assert (tmp_path / lock.NAME).exists()
+    lock.FolderLock(str(tmp_path), "").take()
+
+
+def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    with caplog.at_level(logging.WARNING):
+        lock.FolderLock(str(tmp_path), "").take()
+    assert f"{tmp_path} cannot be locked (No locks available)" in caplog.text
+
+
+def test_an_object_store_has_no_lock():
+    store = lock.FolderLock("gs://bucket/run", "")
+    store.take()
+    assert not store.is_taken
+
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ä"]
+
+
+@pytest.mark.parametrize("text", ["{}\n", "{}", "{}\r\n"])
+def test_line_ends_do_not_change_a_vocabulary(tmp_path, text):
+    path = tmp_path / "vocab.txt"
+    end = "\r\n" if "\r" in text else "\n"
+    path.write_bytes(text.format(end.join(TOKENS)).encode())
+    assert vocabulary_file.read_tokens(str(path)) == TOKENS
+    canonical = "".join(f"{token}\n" for token in TOKENS).encode()
+    assert vocabulary_file.tokens_sha256(TOKENS) == hashlib.sha256(canonical).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, ": no such file; give a vocabulary, such as vocab.txt"),
+        (b"\xef\xbb\xbf[PAD]\na\n", ": starts with a byte order mark (BOM); save the vocabulary as UTF-8 without BOM"),
+        (b"[PAD]\n\xe4\n", ", line 2: not UTF-8; save the vocabulary as UTF-8"),
+    ],
+)
+def test_unreadable_vocabulary_error_names_remedy(tmp_path, content, message):
+    path = tmp_path / "vocab.txt"
+    if content:
+        path.write_bytes(content)
+    refused(f"^{re.escape(f'{path}{message}')}$", vocabulary_file.read_tokens, str(path))

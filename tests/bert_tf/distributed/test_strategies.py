@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import tensorflow as tf
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
+from bert_tf.distributed.workarounds import released_graphs
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import DeviceSettings, PretrainingSettings
@@ -332,3 +334,27 @@ def test_python_input_is_refused_where_none_runs():
             strategies.check_python_input(strategy, settings, dynamic_masking=True, pack_sequences=False)
         with pytest.raises(InputError, match="--pack_sequences: .* remove the flag$"):
             strategies.check_python_input(strategy, settings, dynamic_masking=False, pack_sequences=True)
+
+
+def traced():
+    """Traces a function with a custom gradient; returns a weak reference to its graph."""
+    weight = tf.Variable(1.0)
+
+    @tf.custom_gradient
+    def double(x):
+        return 2.0 * x, lambda upstream: 2.0 * upstream
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = double(weight.read_value())
+        return tape.gradient(loss, weight)
+
+    assert float(gradient()) == 2.0
+    return weakref.ref(gradient.get_concrete_function().graph)
+
+
+def test_a_graph_with_a_custom_gradient_is_released():
+    with released_graphs():
+        graph = traced()
+    assert graph() is None
