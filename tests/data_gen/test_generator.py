@@ -89,8 +89,8 @@ def test_another_corpus_or_setting_is_refused(generator, tmp_path):
     corpus.write_text("the of\nand to\n\nin is\n")
     generator.run(input_file=corpus)
     before = generator.files()
-    with pytest.raises(InputError, match=r"made with other settings \(--max_seq_length was 32, is 40\)"):
-        generator.run(input_file=corpus, max_seq_length=40)
+    message = r"made with other settings \(--max_seq_length was 32, is 40\)"
+    refused(message, generator.run, input_file=corpus, max_seq_length=40)
     corpus.write_text("the of\nand to\n\nin as\n")
     refused("corpus number 1 was '21 bytes, ", generator.run, input_file=corpus)
     assert generator.files() == before

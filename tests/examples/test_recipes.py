@@ -6,29 +6,14 @@ import re
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.core.command_line import parse
 from bert_tf.pretraining.engine import optimizer_of
-from bert_tf.settings import FeaturesSettings, PretrainingSettings
-from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification import glue, glue_results
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.embeddings.settings import EmbeddingSettings
-from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
 from data_gen.settings import GeneratorSettings
+from tests import kit
 from tests.bert_tf.tasks_of_flags import find_task
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
-SETTINGS = {
-    "create_pretraining_data": GeneratorSettings,
-    "run_pretraining": PretrainingSettings,
-    "run_classifier": ClassifierSettings,
-    "run_swag": SwagSettings,
-    "extract_features": FeaturesSettings,
-    "run_squad": SquadSettings,
-    "run_ner": NerSettings,
-    "run_embeddings": EmbeddingSettings,
-}
 SHARED = {"phase1", "phase2"}
 RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
 
@@ -43,7 +28,7 @@ def read(recipe):
     first, *_ = (EXAMPLES / f"{recipe}.flags").read_text().splitlines()
     script, *flags = first.removeprefix("# ").split()
     assert f"--flagfile=examples/{recipe}.flags" in flags
-    return parse(SETTINGS[script], flags)
+    return kit.settings("data_gen.create_pretraining_data" if script.startswith("create") else script, *flags)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

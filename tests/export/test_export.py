@@ -14,22 +14,20 @@ from scipy.special import softmax
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from bert_tf.core import storage
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import LongTextRule
-from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export import version_folder
 from export.kinds.classification import ServedClassifier, ServedMultiLabel, ServedRegression
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests import kit
 from tests.bert_tf.classification import make_classifier, make_task
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import CONFIG, PAIRS, put_together
@@ -43,13 +41,10 @@ def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: st
     for split in ("train", "dev", "test"):
         (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
     (folder / "config.json").write_text(config.to_json_string())
-    run_classifier(
-        parse(
-            ClassifierSettings,
-            [f"--data_dir={folder}", f"--bert_config_file={folder}/config.json", f"--task_name={task}",
-             f"--vocab_file={vocab_file}", f"--output_dir={folder}/run", "--max_seq_length=24", "--do_train",
-             "--do_predict", "--train_batch_size=4", "--num_train_epochs=5", "--learning_rate=1e-3", *more],
-        )
+    kit.run(
+        "run_classifier", f"--data_dir={folder}", f"--bert_config_file={folder}/config.json", f"--task_name={task}",
+        f"--vocab_file={vocab_file}", f"--output_dir={folder}/run", "--max_seq_length=24", "--do_train",
+        "--do_predict", "--train_batch_size=4", "--num_train_epochs=5", "--learning_rate=1e-3", *more,
     )  # fmt: skip
     predictions = np.loadtxt(folder / "run/test_results.tsv", ndmin=2)
     export_saved_model(ExportSettings(checkpoint_dir=f"{folder}/run", export_dir=f"{folder}/model/1"))
@@ -97,31 +92,6 @@ def test_the_direction_reaches_the_served_model(vocab_file, tmp_path):
     answers = serve(text_a=tf.constant(texts))
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
     assert np.ptp(predictions[:, 0]) > 1e-3, "the last token has seen the text"
-
-
-@pytest.mark.core
-def test_scores_and_label_sets_are_served(vocab_file, tmp_path):
-    config, tokenizer = dataclasses.replace(CONFIG, num_hidden_layers=1), BertTokenizer(vocab_file)
-    model = make_classifier(config, 1)
-    model({name: tf.ones([1, 8], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
-    plain = TaskDescription("regression", "own", (), 8, {"has_pairs": False})
-    scaled = dataclasses.replace(plain, parameters={"has_pairs": False, "mean": 500.0, "deviation": 20.0})
-    texts = tf.constant(["the man", "word"])
-    one, other = (
-        ServedRegression(model, tokenizer, each, {}).answer(text_a=texts)["score"] for each in (plain, scaled)
-    )
-    np.testing.assert_allclose(other, one * 20 + 500, rtol=1e-6)
-
-    model = make_classifier(config, 2)
-    description = dataclasses.replace(plain, kind="multi_label", labels=("x", "y"))
-    settings = ExportSettings(checkpoint_dir="", export_dir=str(tmp_path / "m"))
-    (tmp_path / "thresholds.json").write_text('{"step": 3, "thresholds": {"y": 0.999, "x": 0.001}}')
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not of step 4; run --do_eval"):
-        ServedMultiLabel.completed(settings, description, str(tmp_path), 4)
-    described = ServedMultiLabel.completed(settings, description, str(tmp_path), 3)
-    answers = ServedMultiLabel(model, tokenizer, described, {}).answer(text_a=texts)
-    assert answers["predicted"].numpy().tolist() == [[True, False]] * 2
-    assert answers["probabilities"].shape == [2, 2] and np.ptp(answers["probabilities"]) < 0.99
 
 
 @pytest.mark.slow
@@ -183,16 +153,29 @@ def test_long_texts_and_poolings_are_served(vocab_file, reading):
     assert nothing["probabilities"].shape == [0, 2]
 
 
-def test_a_regression_gives_scores(regression, vocab_file):
+@pytest.mark.core
+def test_scores_and_label_sets_are_served(regression, vocab_file, tmp_path):
     """`test_signatures.py` tests the exported signatures and their names."""
     (_, task, model), tokenizer = regression, BertTokenizer(vocab_file)
-    served = ServedRegression(model, tokenizer, description.describe(task, 24), {})
+    described = description.describe(task, 24)
+    described = dataclasses.replace(described, parameters=described.parameters | {"mean": 500.0, "deviation": 20.0})
     columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
-    expected = model(task.model_inputs(columns, tokenizer, 24))["logits"][:, 0]
+    expected = model(task.model_inputs(columns, tokenizer, 24))["logits"][:, 0] * 20 + 500
     first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
-    answers = served.answer(text_a=first, text_b=second)
+    answers = ServedRegression(model, tokenizer, described, {}).answer(text_a=first, text_b=second)
     assert answers.keys() == {"score"}
-    np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
+    np.testing.assert_allclose(answers["score"], expected, rtol=1e-6)
+
+    described = TaskDescription("multi_label", "own", ("x", "y"), 24, {"has_pairs": True})
+    settings = ExportSettings(checkpoint_dir="", export_dir=str(tmp_path / "m"))
+    (tmp_path / "thresholds.json").write_text('{"step": 3, "thresholds": {"y": 0.999, "x": 0.001}}')
+    message = "tuned on the checkpoint of step 3, not of step 4; run --do_eval"
+    refused(message, ServedMultiLabel.completed, settings, described, str(tmp_path), 4)
+    described = ServedMultiLabel.completed(settings, described, str(tmp_path), 3)
+    served = ServedMultiLabel(make_classifier(CONFIG, 2), tokenizer, described, {})
+    answers = served.answer(text_a=first, text_b=second)
+    assert answers["predicted"].numpy().tolist() == [[True, False]] * len(PAIRS)
+    assert answers["probabilities"].shape == [len(PAIRS), 2] and np.ptp(answers["probabilities"]) < 0.99
 
 
 @pytest.mark.parametrize(
@@ -242,12 +225,12 @@ def test_unfinished_training_is_exported_by_a_flag(pairs, tmp_path):
     (run / "run.json").write_text(json.dumps(content))
     flags = ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "m"))
     for kind in ("", "embeddings"):
-        with pytest.raises(InputError, match=r"has step 10 of 100; finish the training, or give --allow_unfinished"):
-            export_saved_model(dataclasses.replace(flags, task_name=kind))
+        message = "has step 10 of 100; finish the training, or give --allow_unfinished"
+        refused(message, export_saved_model, dataclasses.replace(flags, task_name=kind))
     for path in run.glob("ckpt-10.*"):
         path.unlink()
-    with pytest.raises(InputError, match=r"has step 0 of 100: training has not begun; train first"):
-        export_saved_model(dataclasses.replace(flags, allow_unfinished=True))
+    given = dataclasses.replace(flags, allow_unfinished=True)
+    refused("has step 0 of 100: training has not begun; train first", export_saved_model, given)
     assert os.listdir(tmp_path) == ["run"]
 
 

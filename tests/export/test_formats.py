@@ -9,11 +9,14 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.tasks.classification.example import Example
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_task
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import CONFIG, PAIRS, put_together
 
 
@@ -72,13 +75,28 @@ def test_litert_file_answers_equal_saved_model(exported, vocab_file, tmp_path):
     check_small_device(exported["classes"], other, vocab_file, 1e-4)
 
 
+TASKS = {
+    "classification": make_task(3, has_pairs=False), "tagging": tagging.make_task(),
+    "questions": SquadTask(Decoding(), 8, 10), "embeddings": None,
+}  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [make_task(3, has_pairs=False), tagging.make_task()], ids=lambda task: task.kind)
-def test_bilstm_head_is_exported_to_litert(task, vocab_file, tmp_path):
+@pytest.mark.parametrize("kind", TASKS)
+def test_other_kinds_and_heads_are_written_for_litert(kind, vocab_file, tmp_path):
     """The export itself compares the answers of the file and of the model."""
-    put_together(tmp_path / "run", vocab_file, task, bilstm_head=True)
-    flags = ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/1", format="litert")
-    run = tf.lite.Interpreter(f"{export_saved_model(flags)}/model.tflite").get_signature_runner("tokens")
+    options = {"checkpoint_dir": f"{tmp_path}/run", "export_dir": f"{tmp_path}/1", "format": "litert"}
+    has_bilstm = kind in ("classification", "tagging")
+    if TASKS[kind]:
+        put_together(tmp_path / "run", vocab_file, TASKS[kind], 32, has_bilstm)
+    else:
+        write_pretrained(tmp_path / "run", vocab_file)
+        options["task_name"] = kind
+    folder = export_saved_model(ExportSettings(**options))
+    if not has_bilstm:
+        assert os.path.exists(f"{folder}/model.tflite")
+        return
+    run = tf.lite.Interpreter(f"{folder}/model.tflite").get_signature_runner("tokens")
     for batch, length in ((1, 24), (3, 9)):  # both dimensions are dynamic
         answers = run(**dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones([batch, length], np.int32)))
         assert np.isfinite(answers["probabilities"]).all()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import random
 
 import numpy as np
@@ -18,9 +17,7 @@ from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from export.kinds.questions import ServedQuestions
-from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.questions.hard_texts import HARD
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
@@ -120,19 +117,6 @@ def test_answers_are_chosen_as_in_training(tmp_path):
     assert chosen(own, max_answer_length=12) == (5, 12)
     refused(r"--max_answer_length=9: the threshold in .* was tuned with 12", chosen, own, max_answer_length=9)
     assert chosen(own, max_answer_length=9, null_score_diff_threshold=0.5) == (5, 9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["questions", "embeddings"])
-def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
-    """The export itself compares the answers of the file and of the model."""
-    options = {"format": "litert", "checkpoint_dir": str(tmp_path / "run"), "export_dir": str(tmp_path / "1")}
-    if kind == "questions":
-        put_together(tmp_path / "run", vocab_file, SquadTask(Decoding(), STRIDE, QUERY), LENGTH)
-    else:
-        write_pretrained(tmp_path / "run", vocab_file)
-        options["task_name"] = kind
-    assert "model.tflite" in os.listdir(export_saved_model(ExportSettings(**options)))
 
 
 def test_a_lost_threshold_is_refused(tmp_path):

@@ -7,15 +7,9 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.core.command_line import parse
-from bert_tf.run_classifier import main as run_classifier
-from bert_tf.run_ner import main as run_ner
-from bert_tf.run_squad import main as run_squad
-from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests import kit
 from tests.migration import transformers_models
 
 PREDICTED = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
@@ -80,7 +74,7 @@ def assert_predictions(head: str, form: str, folder: pathlib.Path, target: pathl
         path = target / "test.conll"
         path.write_text("\n".join("".join(f"{word}\n" for word in text.split()) for text in first), encoding="utf-8")
         more = ["--do_predict", f"--test_data_path={path}", "--max_seq_length=128"]
-        run_ner(parse(NerSettings, [*flags, *more]))
+        kit.run("run_ner", *flags, *more)
         sentences = (target / "new/test_predictions.txt").read_text(encoding="utf-8").strip().split("\n\n")
         found = [[int(line.split()[-1] != "O") for line in lines.split("\n")] for lines in sentences]
         assert found == [[is_entity for _, is_entity in theirs] for theirs in expected]
@@ -93,7 +87,7 @@ def assert_predictions(head: str, form: str, folder: pathlib.Path, target: pathl
         path = target / "test.json"
         path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
         more = ["--do_predict", f"--predict_file={path}", "--max_seq_length=256", "--n_best_size=1000"]
-        run_squad(parse(SquadSettings, [*flags, *more]))
+        kit.run("run_squad", *flags, *more)
         best = json.loads((target / "new/nbest_predictions.json").read_text(encoding="utf-8"))
         found = [best[str(number)][0] for number in range(200)]
         scores = [one["start_logit"] + one["end_logit"] for one in found]
@@ -112,7 +106,7 @@ def assert_probabilities_of_run(flags, target: pathlib.Path, expected) -> None:
     """Evaluates and predicts the pairs in `test.csv` with run_classifier."""
     columns = ["--text_a_column=a", "--text_b_column=b", "--task_name=own"]
     files = [f"--{name}_data_path={target}/test.csv" for name in ("eval", "test")]
-    scores = run_classifier(parse(ClassifierSettings, [*flags, *columns, *files, "--do_eval", "--do_predict"]))
+    scores = kit.run("run_classifier", *flags, *columns, *files, "--do_eval", "--do_predict")
     found = np.loadtxt(target / "new/test_results.tsv")
     np.testing.assert_allclose(found, expected, **TOLERANCE)
     right = np.argmax(expected, 1) == np.arange(len(expected)) % 3

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from bert_tf.config import BertConfig
-from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
+from tests.bert_tf.checkpoint_formats.models import their_name
 
 # The threads of TensorFlow and PyTorch would compete.
 torch.set_num_threads(1)

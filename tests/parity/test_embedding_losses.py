@@ -1,4 +1,4 @@
-"""Losses of `run_embeddings` and their gradients beside sentence-transformers, and its scores beside trec_eval."""
+"""Vectors, losses and gradients beside sentence-transformers and transformers, and scores beside trec_eval."""
 
 import dataclasses
 import json
@@ -7,17 +7,20 @@ import types
 import numpy as np
 import pytest
 import pytrec_eval
+import sentence_transformers
 import tensorflow as tf
 import torch
+import transformers
 from sentence_transformers import SentenceTransformer, losses, util
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import variables_by_path
+from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.tasks.embeddings.data import PAIRS, SCORED, Texts
 from bert_tf.tasks.embeddings.embedding_task import CO_SENT, EmbeddingTask
 from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tokenization import BertTokenizer
-from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
+from tests.bert_tf.checkpoint_formats.models import their_name
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.reading import read
 
@@ -160,3 +163,49 @@ def test_a_collection_has_the_scores_of_trec_eval(tmp_path):
     assert len(scores) == len(queries)
     for ours, theirs in THEIRS.items():
         assert found[ours] == pytest.approx(np.mean([each[theirs] for each in scores.values()]), abs=1e-6), ours
+
+
+TEXTS = [
+    "A man is playing a guitar on stage.", "", "Short", "The café in Zürich cost 3,141 naïve visitors É!",
+    "Two sentences, one text. They are about nothing in particular, and 中文 too \U0001f600.", "word " * 300,
+    "A dog runs across the field while two children watch it from the fence.",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hidden_states(minilm):
+    """Returns for each single text the embeddings and all layers, [7, tokens, 384]."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
+    model = transformers.BertModel.from_pretrained(minilm).eval()
+    found = []
+    for text in TEXTS:
+        rows = tokenizer([text], truncation=True, max_length=256, return_tensors="pt")
+        with torch.no_grad():
+            states = model(**rows, output_hidden_states=True).hidden_states
+        found.append((rows.encodings[0], torch.cat(states).numpy()))
+    return found
+
+
+def test_layers_words_and_offsets_equal_transformers(minilm, hidden_states):
+    extractor = FeatureExtractor(minilm, layers="0,1,2,3,4,5,6", max_seq_length=256)
+    for ours, (encoding, states) in zip(extractor.tokens(TEXTS), hidden_states, strict=True):
+        assert ours.tokens == encoding.tokens
+        np.testing.assert_allclose(ours.values.transpose(1, 0, 2), states, atol=2e-5)
+        assert [None if word == -1 else word for word in ours.words.tolist()] == encoding.words
+        spans = list(zip(ours.starts.tolist(), ours.ends.tolist(), strict=True))
+        assert spans[1:-1] == encoding.offsets[1:-1]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_sentence_vectors_equal_published_pooling(minilm, hidden_states, pooling):
+    pool = {"cls": lambda state: state[0], "mean": lambda state: state.mean(0), "max": lambda state: state.max(0)}
+    expected = [pool[pooling](states[-1]) for _, states in hidden_states]
+    found = FeatureExtractor(minilm, max_seq_length=256, pooling=pooling).sentences(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_sentence_vectors_equal_sentence_transformers(minilm):
+    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu")
+    extractor = FeatureExtractor(minilm, sentence_vectors=True)
+    assert extractor.settings.max_seq_length == theirs.max_seq_length
+    np.testing.assert_allclose(extractor.sentences(TEXTS), theirs.encode(TEXTS), atol=1e-5)

@@ -17,7 +17,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training.optimization import WarmupLinearDecay
-from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
+from tests.bert_tf.checkpoint_formats.models import their_name
 from tests.bert_tf.reference import (
     CONFIG,
     assert_gradients_equal,

@@ -19,7 +19,7 @@ from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import ClassificationHead, SpanHead
 from bert_tf.settings import ConversionSettings
 from bert_tf.text.packing import pack
-from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
+from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.checkpoint_formats.models import CONFIG
 from tests.bert_tf.reference import random_pretrainer, randomize
 
@@ -131,39 +131,6 @@ def test_converted_pretraining_run_fills_masks_equally(tmp_path):
     np.testing.assert_allclose(masked.logits[0, 2], masked_lm_logits, atol=1e-5)
     np.testing.assert_allclose(both.seq_relationship_logits, expected["next_sentence_logits"], atol=1e-5)
     np.testing.assert_allclose(encoder.last_hidden_state, expected["sequence_output"], atol=1e-5)
-
-
-@pytest.mark.parametrize("lower", [True, False], ids=["uncased", "cased"])
-def test_saved_folders_come_back_from_every_format(tmp_path, lower):
-    (tmp_path / "words.txt").write_text("".join(f"{token}\n" for token in VOCABULARY), encoding="utf-8")
-    tokenizer = transformers.BertTokenizer(str(tmp_path / "words.txt"), do_lower_case=lower)
-    tokenizer.save_pretrained(tmp_path / "theirs")
-    torch.manual_seed(0)
-    model = transformers.BertForSequenceClassification(
-        transformers.BertConfig(
-            vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-            intermediate_size=32, max_position_embeddings=LENGTH, initializer_range=0.3,
-            pad_token_id=tokenizer.pad_token_id, id2label={0: "no", 1: "yes", 2: "unsure"},
-            label2id={"no": 0, "yes": 1, "unsure": 2},
-        )
-    ).eval()  # fmt: skip
-    model.save_pretrained(tmp_path / "theirs")
-    tokenizer.model_max_length = LENGTH
-    expected = their_logits(model, tokenizer, TEXTS, SECOND_TEXTS)
-    folder = tmp_path / "theirs"
-    for format in ("bert_tf", "tf_models", "tf1", "hugging_face"):
-        folder = convert(folder, tmp_path / format, format)
-        assert (folder / "vocab.txt").read_text(encoding="utf-8").split() == VOCABULARY
-    ours = Classifier(checkpoints.read_config(str(tmp_path / "bert_tf/bert_config.json")), 3)
-    checkpoints.initialize(ours, str(tmp_path / "bert_tf"))
-    logits = ours.logits(BertTokenizer(str(folder / "vocab.txt"), lower), TEXTS, SECOND_TEXTS)
-    np.testing.assert_allclose(logits, expected, atol=1e-5)
-    again = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer_again = transformers.AutoTokenizer.from_pretrained(folder)
-    np.testing.assert_allclose(their_logits(again, tokenizer_again, TEXTS, SECOND_TEXTS), expected, atol=1e-6)
-    assert again.config.id2label == model.config.id2label and again.config.pad_token_id == model.config.pad_token_id
-    assert set(SPECIAL_TOKENS) == set(tokenizer_again.all_special_tokens)
-    assert tokenizer_again.model_max_length == LENGTH
 
 
 def test_a_converted_question_answerer_keeps_its_spans(tmp_path):

@@ -8,23 +8,20 @@ import torch
 import transformers
 
 from bert_tf.classifier import TextClassifier
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
 from bert_tf.features.rows import RowMaker
 from bert_tf.features.texts import Text
-from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
+from tests import kit
 
 pytestmark = pytest.mark.torch
 
 WORDS = [f"w{letter}" for letter in "abcdefghijklmnop"]
 VOCABULARY = [*SPECIAL_TOKENS, "<s>", "</s>", "<p>", "<m>", *WORDS]
+LABELS = {0: "no", 1: "yes", 2: "unsure"}
 # An odd length leaves an even number of tokens for a pair; transformers splits odd numbers differently.
 LENGTH = 13
 RNG = np.random.default_rng(0)
-TEXTS = [" ".join(RNG.choice(WORDS, RNG.integers(1, 30))) for _ in range(12)]
+TEXTS = [" ".join(RNG.choice([*WORDS, "WA"], RNG.integers(1, 30))) for _ in range(12)]
 PAIRS = list(zip(TEXTS, TEXTS[::-1], strict=True))
 NO_TYPES = {"model_input_names": ["input_ids", "attention_mask"]}
 OWN = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<p>", "mask_token": "<m>"}
@@ -66,13 +63,14 @@ def probabilities(folder, texts) -> np.ndarray:
         OWN,
         {"truncation_side": "left", **NO_TYPES, **OWN},
         {"post_processor": TEMPLATE},
+        {"do_lower_case": False},
     ],
-    ids=["left", "no_types", "own", "all", "template"],
+    ids=["left", "no_types", "own", "all", "template", "cased"],
 )
 def test_probabilities_equal_through_all_formats(tmp_path, rules, texts):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    more = {"max_position_embeddings": 32, "num_labels": 3, "initializer_range": 0.5}
+    more = {"max_position_embeddings": 32, "id2label": LABELS, "initializer_range": 0.5}
     config = transformers.BertConfig(vocab_size=len(VOCABULARY), **sizes, **more)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "theirs")
     write_tokenizer(tmp_path, rules)
@@ -84,13 +82,16 @@ def test_probabilities_equal_through_all_formats(tmp_path, rules, texts):
 
     assert_equal(TextClassifier.load(tmp_path / "theirs", has_pairs=is_pair).probabilities(texts))
     source = tmp_path / "theirs"
-    for format in ("bert_tf", "hugging_face"):
-        flags = [f"--input={source}", f"--output={tmp_path}/{format}", f"--format={format}", f"--has_pairs={is_pair}"]
-        convert_checkpoint(parse(ConversionSettings, flags))
-        source = tmp_path / format
+    for format in ("bert_tf", "tf_models", "tf1", "hugging_face"):
+        folder = tmp_path / format
+        kit.run("convert_checkpoint", input=source, output=folder, format=format, has_pairs=is_pair)
+        assert (folder / "vocab.txt").read_text().split() == VOCABULARY
+        source = folder
     assert_equal(probabilities(source, texts))
-    run = tmp_path / "bert_tf"
-    export_saved_model(parse(ExportSettings, [f"--checkpoint_dir={run}", f"--export_dir={tmp_path}/served/1"]))
+    again, tokenizer = (auto.from_pretrained(source) for auto in (transformers.AutoConfig, transformers.AutoTokenizer))
+    assert again.id2label == LABELS and again.pad_token_id == tokenizer.pad_token_id
+    flags = {"checkpoint_dir": tmp_path / "bert_tf", "export_dir": tmp_path / "served/1"}
+    kit.run("export.export_saved_model", **flags)
     serve = tf.saved_model.load(str(tmp_path / "served/1")).signatures["serving_default"]
     names = sorted(serve.structured_input_signature[1])
     columns = zip(*texts, strict=True) if is_pair else [texts]

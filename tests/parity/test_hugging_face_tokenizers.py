@@ -1,6 +1,5 @@
 """We read the tokenizers that transformers wrote, transformers reads ours, and both give the same ids."""
 
-import dataclasses
 import itertools
 import random
 import unicodedata
@@ -10,34 +9,12 @@ import pytest
 import tensorflow as tf
 import transformers
 
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
 from bert_tf.preprocessing import BertPreprocessor
-from bert_tf.settings import ConversionSettings
 from bert_tf.text import tokenizer_files
 from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
-from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original
 from tests.migration import transformers_models
 
 pytestmark = pytest.mark.torch
-
-TEXTS = [
-    "The Café in MÜNCHEN cost 3,141 naïve visitors É!", "hello WORLD's résumé - don't 中文字 ok?",
-    "cafe\u0301 Cafe\u0301",
-    "a\u00a0b\u2028c\u3000d\tE", "x\u200bY \ufeffZ", "Ångström, ŁÓDŹ and İstanbul", "", "...(!)", "日本語のテキスト",
-]  # fmt: skip
-WORDS = ["The", "the", "Café", "café", "cafe", "##ne", "##ié", "hello", "##LD", "don", "中", "文"]
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory):
-    """Every character of the texts, composed and decomposed, with and without accents and cases, and a few words."""
-    text = "".join(TEXTS)
-    characters = sorted({c for form in (text, text.lower()) for c in form if not c.isspace() and c.isprintable()})
-    tokens = dict.fromkeys([*SPECIAL_TOKENS, *WORDS, *characters, *(f"##{c}" for c in characters), *"aeioucnsz"])
-    path = tmp_path_factory.mktemp("vocabulary") / "words.txt"
-    path.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
-    return str(path), len(tokens)
 
 
 def written(folder, name="uncased", words=(), **rules) -> tuple[transformers.BertTokenizer, str]:
@@ -123,14 +100,17 @@ def test_added_tokens_of_all_kinds_equal_theirs(tmp_path, rules):
     assert ours.encode(texts).to_list() == found["input_ids"]
 
 
-def test_added_tokens_go_back_to_transformers(tmp_path):
-    theirs, folder = written(tmp_path, "added")
+@pytest.mark.parametrize("name", transformers_models.TOKENIZERS)
+def test_tokenizers_go_back_to_transformers(tmp_path, name):
+    theirs, folder = written(tmp_path, name)
     ours = BertTokenizer(folder)
     tokenizer_files.write(str(tmp_path / "ours"), ours.rules, 64)
     assert BertTokenizer(str(tmp_path / "ours")).rules == ours.rules
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     texts = transformers_models.texts(200, 8)
     assert again(texts)["input_ids"] == theirs(texts)["input_ids"]
+    assert (again.pad_token_id, again.mask_token_id, again.unk_token_id) == (ours.pad_id, ours.mask_id, ours.unk_id)
+    assert again.model_max_length == 64
     layer = BertPreprocessor(folder, 16)
     copy = BertPreprocessor.from_config(layer.get_config())
     np.testing.assert_array_equal(copy(tf.constant(texts))["input_ids"], layer(tf.constant(texts))["input_ids"])
@@ -138,28 +118,3 @@ def test_added_tokens_go_back_to_transformers(tmp_path):
     saved.tokenizer, saved.encode = ours, tf.function(ours.encode, input_signature=[tf.TensorSpec([None], tf.string)])
     tf.saved_model.save(saved, str(tmp_path / "saved"))
     assert tf.saved_model.load(str(tmp_path / "saved")).encode(texts).to_list() == ours.encode(texts).to_list()
-
-
-@pytest.mark.parametrize("through", ["tf1", "bert_tf", None])
-@pytest.mark.parametrize("lower", [True, False], ids=["uncased", "cased"])
-def test_a_converted_folder_tokenizes_as_we_do(vocabulary, tmp_path, lower, through):
-    vocab_file, size = vocabulary
-    config = dataclasses.replace(CONFIG, vocab_size=size)
-    source = tmp_path / "source"
-    source.mkdir()
-    save_original(source, original_values(random_values(config)), config)
-    flags = [f"--vocab_file={vocab_file}", f"--do_lower_case={lower}"]
-    for format in filter(None, [through, "hugging_face"]):
-        target = tmp_path / format
-        convert_checkpoint(
-            parse(ConversionSettings, [f"--input={source}", f"--output={target}", f"--format={format}", *flags])
-        )
-        source, flags = target, []
-    ours = BertTokenizer(vocab_file, lower)
-    expected = ours.encode(TEXTS).to_list()
-    theirs = transformers.AutoTokenizer.from_pretrained(target)
-    assert [theirs(text, add_special_tokens=False)["input_ids"] for text in TEXTS] == expected
-    assert BertTokenizer(vocab_file, not lower).encode(TEXTS).to_list() != expected, "the casing matters"
-    assert theirs("a")["input_ids"] == [ours.cls_id, *ours.encode(["a"]).values.numpy(), ours.sep_id]
-    assert (theirs.pad_token_id, theirs.mask_token_id, theirs.unk_token_id) == (ours.pad_id, ours.mask_id, ours.unk_id)
-    assert theirs.model_max_length == config.max_position_embeddings

@@ -53,13 +53,6 @@ def test_missing_file_error_names_its_flag(folder, patterns, message):
     refused(re.escape(message.format(folder)), reader.expand_files, patterns.format(folder), flag="text")
 
 
-def test_a_text_file_is_no_record_file(tmp_path):
-    path = tmp_path / "corpus.txt"
-    path.write_text("just some text, longer than a header\n" * 9)
-    with pytest.raises(InputError, match="record 0 cannot be read; .*; give a file that create_pretraining_data wrote"):
-        reader.first_example(str(path))
-
-
 def test_first_example_reads_the_first_record_only(tmp_path):
     path = record_file(tmp_path / "data")
     whole = path.read_bytes()

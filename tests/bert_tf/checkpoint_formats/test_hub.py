@@ -13,8 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from bert_tf import checkpoints
-from tests.bert_tf.checkpoint_formats.hugging_face_models import ENTRIES, theirs
-from tests.bert_tf.checkpoint_formats.models import random_values
+from tests.bert_tf.checkpoint_formats.models import ENTRIES, random_values, theirs
 from tests.kit import refused
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -8,10 +8,16 @@ from safetensors.numpy import save_file
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.model_config import from_hugging_face
-from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
-from tests.bert_tf.checkpoint_formats.hugging_face_models import ENTRIES, their_name, theirs
-from tests.bert_tf.checkpoint_formats.models import CONFIG, assert_same, random_values, values_of
+from tests.bert_tf.checkpoint_formats.models import (
+    CONFIG,
+    ENTRIES,
+    assert_same,
+    random_values,
+    their_name,
+    theirs,
+    values_of,
+)
 from tests.kit import refused
 
 
@@ -105,13 +111,8 @@ def test_architectures_entry_selects_kind_of_head(values, tmp_path):
     [
         (lambda t: t.pop("bert.encoder.layer.1.output.LayerNorm.bias"),
          r"blocks/1/output_norm/beta \(bert.encoder.layer.1.output.LayerNorm.bias\) is missing"),
-        (lambda t: t.update({"bert.encoder.layer.0.crossattention.self.key.bias": np.ones([16])}),
-         "crossattention.self.key.bias has no place in the model; .* architecture is not BERT"),
-        (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
-         r"encoder.layer.0.intermediate.dense.weight\) has shape"),
         (lambda t: t.update({"bert.pooler.dense.bias": np.ones([16], np.int8)}), "pooler.dense.bias has type I8"),
         (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "holds no BERT encoder"),
-        (lambda t: t.update({"b.embeddings.word_embeddings.weight": np.ones([2, 2])}), "holds two encoders"),
     ],
 )  # fmt: skip
 def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, message):
@@ -140,8 +141,8 @@ def test_only_weights_must_be_of_a_type_for_weights(values, tmp_path):
     contents = opened(tmp_path, theirs(values) | {"num_batches_tracked": np.int64([3]), "a.mask": np.ones([2], bool)})
     assert_same(values_of(contents), values)
     assert set(contents.left_over) == {"num_batches_tracked", "a.mask"}
-    with pytest.raises(InputError, match="decoder.bias has type U8, .* before quantization"):
-        opened(tmp_path, theirs(values) | {"cls.predictions.decoder.bias": np.ones([40], np.uint8)})
+    quantized = theirs(values) | {"cls.predictions.decoder.bias": np.ones([40], np.uint8)}
+    refused("decoder.bias has type U8, .* before quantization", opened, tmp_path, quantized)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +182,7 @@ def test_a_truncated_file_is_refused(values, tmp_path, size):
     saved(tmp_path, theirs(values))
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(InputError, match="model.safetensors: cannot be read as safetensors .*; copy it again"):
-        checkpoints.load_encoder(str(tmp_path))
+    refused("model.safetensors: cannot be read as .*; copy it again", checkpoints.load_encoder, str(tmp_path))
 
 
 def test_refuses_other_model_types_and_configurations(values, tmp_path):

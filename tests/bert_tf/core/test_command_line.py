@@ -10,37 +10,30 @@ import typing
 import numpy as np
 import pytest
 
-from benchmarks.compile_check.settings import CompileCheckSettings
 from bert_tf import checkpoints, core
 from bert_tf.core import command_line, help_text
 from bert_tf.core.errors import InputError
 from bert_tf.settings import (
     ConversionSettings,
-    FeaturesSettings,
-    GlueSubmissionSettings,
     PretrainingSettings,
-    ScoringSettings,
 )
-from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification import class_weights
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
-from export.serve.settings import ServeSettings
-from export.settings import ExportSettings
+from tests import kit
 from tests.kit import refused
 
 GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
 PRETRAIN = ["--bert_config_file=b", "--input_file=i", "--output_dir=o"]
 CLASSIFY = ["--data_dir=d", "--bert_config_file=b", "--task_name=t", "--vocab_file=v", "--output_dir=o"]
 LEARN = ["--input_file=i", "--output_file=o"]
-ALL_SETTINGS = [
-    ClassifierSettings, ConversionSettings, FeaturesSettings, GlueSubmissionSettings, NerSettings, PretrainingSettings,
-    ScoringSettings, SquadSettings, SwagSettings, GeneratorSettings, VocabularySettings, ExportSettings, ServeSettings,
-    CompileCheckSettings, EmbeddingSettings, MiningSettings,
-]  # fmt: skip
+SCRIPTS = (
+    "run_classifier run_ner run_squad run_swag run_embeddings mine_negatives run_pretraining extract_features "
+    "score_text convert_checkpoint glue_submission data_gen.create_pretraining_data data_gen.learn_vocab "
+    "export.export_saved_model export.serve.__main__ benchmarks.compile_check.__main__"
+)
+ALL_SETTINGS = [kit.script_parts(script)[0] for script in SCRIPTS.split()]
 
 # google-research/bert's TPU flags; a default of None there is "" here
 DEVICE_DEFAULTS = {"use_tpu": False, "tpu_name": "", "tpu_zone": "", "gcp_project": "", "num_tpu_cores": 8}

@@ -22,11 +22,8 @@ from bert_tf.distributed.workarounds import released_graphs
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import DeviceSettings, PretrainingSettings
-from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.embeddings.settings import EmbeddingSettings
-from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
+from tests import kit
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.ports import free_hosts
 from tests.kit import refused
@@ -192,11 +189,7 @@ from bert_tf.core.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.settings import PretrainingSettings
-from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.embeddings.settings import EmbeddingSettings
-from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
 then = sys.argv.index("then")
 workers = sys.argv[-3:]
 run_pretraining(parse(PretrainingSettings, sys.argv[1:then] + workers))
@@ -291,18 +284,18 @@ def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flag
 
 
 @pytest.mark.parametrize(
-    ("settings_class", "words", "inputs"),
+    ("script", "words", "inputs"),
     [
-        (ClassifierSettings, ["--task_name=MRPC", "--data_dir=d"], {"data_dir", "label_file", *PATHS}),
-        (EmbeddingSettings, ["--data_dir=d"], {"data_dir", *PATHS}),
-        (NerSettings, ["--data_dir=d"], {"data_dir", "activations_dir", *PATHS}),
-        (SquadSettings, ["--train_file=t"], {"train_file", "predict_file", "ensemble_checkpoints", UNLABELED}),
-        (SwagSettings, ["--data_dir=d"], {"data_dir", *PATHS}),
-        (PretrainingSettings, ["--input_file=i"], {"input_file", "eval_input_file", "fill_mask_file"}),
+        ("run_classifier", ["--task_name=MRPC", "--data_dir=d"], {"data_dir", "label_file", *PATHS}),
+        ("run_embeddings", ["--data_dir=d"], {"data_dir", *PATHS}),
+        ("run_ner", ["--data_dir=d"], {"data_dir", "activations_dir", *PATHS}),
+        ("run_squad", ["--train_file=t"], {"train_file", "predict_file", "ensemble_checkpoints", UNLABELED}),
+        ("run_swag", ["--data_dir=d"], {"data_dir", *PATHS}),
+        ("run_pretraining", ["--input_file=i"], {"input_file", "eval_input_file", "fill_mask_file"}),
     ],
 )
-def test_workers_may_differ_only_in_places(settings_class, words, inputs):
-    settings = parse(settings_class, [*words, "--output_dir=o", "--do_train"])
+def test_workers_may_differ_only_in_places(script, words, inputs):
+    settings = kit.settings(script, *words, "--output_dir=o", "--do_train")
     shared = workers.shared_settings(settings)
     everywhere = {"task_index", "bert_config_file", "vocab_file", "init_checkpoint", "output_dir", "teacher"}
     assert {field.name for field in dataclasses.fields(settings)} - shared.keys() == everywhere | inputs

@@ -1,5 +1,5 @@
-import json
 import logging
+import os
 import shutil
 
 import pytest
@@ -10,7 +10,7 @@ from bert_tf.report import run_report
 from bert_tf.runs import checkpoint_folder
 from bert_tf.training import flops, loop, metrics_file
 from tests.bert_tf.pretraining_runs import settings, write_records
-from tests.kit import refused
+from tests.kit import read_jsonl, refused
 from tests.small_configs import small_config
 
 CONFIG = small_config()
@@ -39,10 +39,6 @@ def run(data, output_dir, *more: str) -> dict[str, float]:
     return run_pretraining(given, run_report.write)
 
 
-def lines(path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.fixture(scope="module")
 def finished(data, drawn_charts, tmp_path_factory):
     """A run of six steps with evaluations at 0, 3 and 6, curves in its report and a sentence of the user."""
@@ -54,8 +50,11 @@ def finished(data, drawn_charts, tmp_path_factory):
 
 def test_run_writes_training_and_evaluation_metrics(finished):
     folder, results = finished
+    assert {"ckpt-0.index", "ckpt-3.index", "ckpt-6.index", "bert_config.json", "run.json"} <= set(os.listdir(folder))
     assert results.keys() == EVALUATED
-    entries = lines(folder / "metrics.jsonl")
+    written = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
+    assert written["global_step"] == "6" and float(written["masked_lm_loss"]) == results["masked_lm_loss"]
+    entries = read_jsonl(folder / "metrics.jsonl")
     by_split = {split: [e for e in entries if e["split"] == split] for split in ("start", "train", "eval")}
     assert [entry["step"] for entry in by_split["train"]] == [1, 2, 3, 4, 5, 6]
     assert [entry["step"] for entry in by_split["eval"]] == [0, 3, 6]
@@ -97,7 +96,7 @@ def test_tensorboard_has_the_same_names(finished):
 
 
 def test_every_evaluation_fills_the_same_blanks(finished):
-    entries = lines(finished[0] / "fill_mask.jsonl")
+    entries = read_jsonl(finished[0] / "fill_mask.jsonl")
     assert [entry["step"] for entry in entries] == [0, 3, 6]
     texts = [[sample["text"] for sample in entry["samples"]] for entry in entries]
     assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 1 + 5
@@ -117,7 +116,7 @@ def test_later_evaluation_gives_equal_metrics(data, finished, tmp_path, monkeypa
         results = run(data, folder, "--do_eval")
     assert results == finished[1] and "evaluating: 1 of " in caplog.text
     assert metrics_file.read(str(folder)) == metrics_file.read(str(finished[0]))
-    (before, after) = (lines(each / "metrics.jsonl") for each in (finished[0], folder))
+    (before, after) = (read_jsonl(each / "metrics.jsonl") for each in (finished[0], folder))
     assert after == [*before, before[-1]], "the later line counts"
 
 
@@ -130,7 +129,7 @@ def test_evaluation_on_training_data_is_named_so(data, finished, tmp_path, caplo
         with caplog.at_level(logging.INFO):
             caplog.clear()
             run(data, folder, "--do_eval", f"--eval_input_file={given}")
-        assert lines(folder / "metrics.jsonl")[-1]["split"] == metrics_file.TRAINING_DATA
+        assert read_jsonl(folder / "metrics.jsonl")[-1]["split"] == metrics_file.TRAINING_DATA
         assert "evaluating on training data; give held-out data" in caplog.text
         assert "evaluated on training data at step 6" in caplog.text
     page = (folder / "report.html").read_text()
@@ -149,7 +148,7 @@ def test_other_held_out_data_is_recorded_separately(data, finished, tmp_path):
     before = (folder / "eval_results.txt").read_text()
     values = run(data, folder, "--do_eval", f"--eval_input_file={tmp_path}/other.tfrecord",
                  f"--vocab_file={data}/vocab.txt")  # fmt: skip
-    *_, line = lines(folder / "metrics.jsonl")
+    *_, line = read_jsonl(folder / "metrics.jsonl")
     (own,) = (folder / "evaluations").iterdir()
     assert line["split"] == own.name and own.name.startswith("other.tfrecord-") and line["loss"] == values["loss"]
     assert (folder / "eval_results.txt").read_text() == before

@@ -1,7 +1,5 @@
 """Pre-training learns a teacher's predictions of masked tokens."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +11,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.report import run_report
 from tests.bert_tf.pretraining_runs import settings, write_records
 from tests.bert_tf.reference import random_batch
+from tests.kit import read_jsonl
 from tests.small_configs import small_config
 
 LARGE, SMALL = small_config(dropout=0.0, hidden_size=24, num_hidden_layers=2), small_config(dropout=0.0)
@@ -30,7 +29,7 @@ def data(tmp_path_factory, corpus_file, vocab_file):
 def run(data, config, folder, *more):
     flags = ["--num_warmup_steps=0", "--max_eval_steps=2", "--do_train", *more]
     run_pretraining(settings(f"{data}/{config}.json", f"{data}/data.tfrecord", folder, *flags), run_report.write)
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return read_jsonl(folder / "metrics.jsonl")
 
 
 @pytest.fixture(scope="module")

@@ -83,33 +83,6 @@ def test_200_lamb_steps_equal_tf_models_official(large, monkeypatch):
         assert np.abs(mine - reference).max() <= 1e-5 * np.abs(reference).max(), name
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("make", [AdamWeightDecay, AsOnGPU])
-def test_200_corrected_steps_equal_pytorch(make):
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(1)
-    shapes = {"kernel": (5, 3), "tiny/kernel": (4,), "bias": (5,), "table": (40_000, 2)}
-    start = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    theirs = {name: torch.nn.Parameter(torch.tensor(value, dtype=torch.float64)) for name, value in start.items()}
-    decayed = [weight for name, weight in theirs.items() if name != "bias"]
-    reference = torch.optim.AdamW([{"params": decayed}, {"params": [theirs["bias"]], "weight_decay": 0.0}],
-                                  lr=PEAK, weight_decay=0.01)  # fmt: skip
-    ours = {name: tf.Variable(value, name=name) for name, value in start.items()}
-    optimizer = make(PEAK, bias_correction=True)
-    apply = applied(optimizer, ours)
-    for _ in range(TOTAL):
-        scale = 10 ** rng.uniform(-3, 1)
-        gradients = {name: (rng.standard_normal(shape) * scale).astype(np.float32) for name, shape in shapes.items()}
-        gradients["tiny/kernel"] *= 1e-6  # epsilon has an effect
-        apply({name: tf.constant(gradient) for name, gradient in gradients.items()})
-        for name, gradient in gradients.items():
-            theirs[name].grad = torch.tensor(gradient, dtype=torch.float64)
-        reference.step()
-    for name, weight in theirs.items():
-        expected = weight.detach().numpy()
-        assert np.abs(ours[name] - expected).max() <= 2e-5 * np.abs(expected).max(), name
-
-
 @pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
 @pytest.mark.parametrize("rows", [20, 40_000], ids=["operations", "compiled"])
 def test_sparse_gradients_update_like_dense_ones(make, rows):

@@ -13,7 +13,6 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_pb2
 
 from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from export.loading import check
 from export.serve.models import Models
 from export.serve.servable import Servable, plan_predict
@@ -226,23 +225,17 @@ def test_several_models_and_a_deleted_version(tmp_path):
 
 
 def test_what_cannot_be_served_is_said_in_one_line(tmp_path):
-    def why(*flags):
-        with pytest.raises(InputError) as raised:
-            Running(*flags)
-        return str(raised.value)
-
     base = tmp_path / "m"
     base.mkdir()
-    assert "no version to serve in it" in why(f"--model_base_path={base}")
+    refused("no version to serve in it", Running, f"--model_base_path={base}")
     (base / "1").mkdir()
-    assert f"{base}: version 1 cannot be loaded" in why(f"--model_base_path={base}")
-    (tmp_path / "empty").mkdir()
-    assert f"{tmp_path / 'empty'}: no version" in why(f"--model=m={base}", f"--model=e={tmp_path}/empty"), "at once"
+    refused(f"{base}: version 1 cannot be loaded", Running, f"--model_base_path={base}")
+    (tmp_path / "empty").mkdir()  # is found before the other model is loaded
+    refused(f"{tmp_path}/empty: no version", Running, f"--model=m={base}", f"--model=e={tmp_path}/empty")
     write_model(base, 2)
     with running(f"--model_base_path={base}") as server:
         assert answered_version(server, "default") == halves([0.0], 2)[0]
-        port = f"--rest_api_port={server.rest_port}"
-        assert "give another" in why(f"--model_base_path={base}", port)
+        refused("give another", Running, f"--model_base_path={base}", f"--rest_api_port={server.rest_port}")
     for flags, expected in [
         ([], "nothing to serve"),
         (["--model_base_path=x", "--port=0", "--rest_api_port=0"], "nothing to listen on"),

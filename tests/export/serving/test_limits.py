@@ -23,13 +23,6 @@ from tests.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    base = tmp_path_factory.mktemp("m")
-    write_model(base, 1)
-    return base
-
-
-@pytest.fixture(scope="module")
 def server(base):
     flags = ["--max_request_mb=1", "--max_requests_in_flight=4", "--rest_api_enable_cors_support",
              "--enable_grpc_healthcheck_service"]  # fmt: skip

@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 from export.serve.connections import Places
 from export.serve.settings import ServeSettings
 from tests.export.serving.held import PATH
-from tests.export.serving.models import halves, write_model
+from tests.export.serving.models import halves
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
 
@@ -21,13 +21,6 @@ MOST = 6
 # HTTP/2: the client's preface and empty settings; then a header block without its end.
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 HALF_A_HEADER = b"\0\0\1\1\0\0\0\0\1\x83"
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    base = tmp_path_factory.mktemp("m")
-    write_model(base, 1)
-    return base
 
 
 @pytest.fixture(scope="module")
