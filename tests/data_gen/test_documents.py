@@ -352,7 +352,7 @@ def test_languages_have_their_own_rules(language, expected):
         ("  One goes\nhere.\r\n Two\u00a0goes  there. ", ["One goes here.", "Two goes there."]),
         ("A heading\n \nThen a sentence.", ["A heading", "Then a sentence."]),
         # the library's limit, which single spaces avoid
-        ("B\u2028. goes on", ["B . goes on"]),
+        ("B\u2028. runs on", ["B . runs on"]),
         ("J.\u3000R. Tolkien wrote.", ["J. R. Tolkien wrote."]),
     ],
 )

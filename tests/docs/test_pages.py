@@ -56,8 +56,8 @@ def write_reviews(folder: pathlib.Path, count: int = 64) -> None:
     kit.write(folder / "reviews/train.csv", rows)
 
 
-def test_the_commands_and_programs_of_all_pages_are_valid(monkeypatch):
-    """The tests below and those of the kinds of tasks run such commands on data."""
+def test_commands_and_programs_of_pages_are_valid(monkeypatch):
+    """The tests below, and the tests of the kinds of tasks, run such commands on data."""
     monkeypatch.chdir(ROOT)
     pages = ["README", *(str(path.relative_to(ROOT).with_suffix("")) for path in sorted((ROOT / "docs").rglob("*.md")))]
     for name in pages:
@@ -81,7 +81,7 @@ CAUSES = (
 )
 
 
-def test_the_messages_of_a_page_are_those_of_the_script(tmp_path, monkeypatch):
+def test_the_page_has_the_messages_of_the_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_reviews(tmp_path, 2)
     kit.write(tmp_path / "comma/train.csv", "text,label\na,good\nb, c,bad\n")

@@ -9,14 +9,12 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.classifier import TextClassifier
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.bilstm import BiLstm, BiLstmHead
 from bert_tf.modeling.heads import FEATURES, ClassificationHead, layers_of
 from bert_tf.modeling.precision import policy
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging.settings import FEATURE_LAYERS
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -110,8 +108,6 @@ def test_served_model_and_library_agree_with_the_run(inputs, trained, tmp_path):
     _, specs = serve.structured_input_signature
     texts = dict(zip(sorted(specs), map(tf.constant, zip(*pairs, strict=True)), strict=True))
     np.testing.assert_allclose(serve(**texts)["probabilities"], expected, atol=1e-5)
-    with pytest.raises(InputError, match="the format has no BiLSTM|original code does not support this direction"):
-        convert_checkpoint(ConversionSettings(input=str(run), output=str(tmp_path / "hf"), format="hugging_face"))
 
 
 @pytest.mark.slow
