@@ -22,7 +22,6 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import LongTextRule
-from bert_tf.tokenization import BertTokenizer
 from export import version_folder
 from export.kinds.classification import ServedClassifier, ServedMultiLabel, ServedRegression
 from export.saved_model import export_saved_model
@@ -130,8 +129,8 @@ def regression(tmp_path, vocab_file):
     ],
     ids=lambda reading: f"{reading.long_text}-{reading.pooling}-{reading.pair_order}",
 )
-def test_long_texts_and_poolings_are_served(vocab_file, reading):
-    task, tokenizer = dataclasses.replace(make_task(2), reading=reading), BertTokenizer(vocab_file)
+def test_long_texts_and_poolings_are_served(tokenizer, reading):
+    task = dataclasses.replace(make_task(2), reading=reading)
     # Pairs in both orders are read as GPT reads them.
     gpt = {"directionality": "ltr", "extract_token_id": tokenizer.mask_id} if reading.has_both_orders else {}
     model = FineTunedBert(dataclasses.replace(CONFIG, **gpt), task.head)
@@ -154,9 +153,9 @@ def test_long_texts_and_poolings_are_served(vocab_file, reading):
 
 
 @pytest.mark.core
-def test_scores_and_label_sets_are_served(regression, vocab_file, tmp_path):
+def test_scores_and_label_sets_are_served(regression, tokenizer, tmp_path):
     """`test_signatures.py` tests the exported signatures and their names."""
-    (_, task, model), tokenizer = regression, BertTokenizer(vocab_file)
+    _, task, model = regression
     described = description.describe(task, 24)
     described = dataclasses.replace(described, parameters=described.parameters | {"mean": 500.0, "deviation": 20.0})
     columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
@@ -206,9 +205,9 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
         ("bert_config.json", lambda text: text.replace('_heads": 2', '_heads": 4'), "num_attention_heads"),
     ],
 )
-def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_file, name, change, message):
+def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, tokenizer, name, change, message):
     run = regression[0]
-    facts = description.model_facts(description.read(str(run)), CONFIG, BertTokenizer(vocab_file).rules)
+    facts = description.model_facts(description.read(str(run)), CONFIG, tokenizer.rules)
     phase = run_record.TrainingRecord({}, facts, {"max_seq_length": 24}, {"num_train_steps": 1})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     path = run / name

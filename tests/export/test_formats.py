@@ -11,7 +11,6 @@ import tf_keras as keras
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask
-from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf import tagging
@@ -20,13 +19,22 @@ from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import CONFIG, PAIRS, put_together
 
 
+def exported_again(exported, folder, **options) -> str:
+    """Exports the shared classifier in another form."""
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    return export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(folder), **options))
+
+
+def serving(*folders):
+    return (tf.saved_model.load(folder).signatures["serving_default"] for folder in folders)
+
+
 @pytest.mark.slow
 def test_bfloat16_exports_take_half_the_bytes(exported, tmp_path):
-    run = f"{os.path.dirname(exported['classes'])}-run"
-    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), dtype="bfloat16"))
+    other = exported_again(exported, tmp_path, dtype="bfloat16")
     assert keras.mixed_precision.global_policy().name == "float32", "as before"
     texts = tf.constant([a for a, _ in PAIRS])
-    serve, half = (tf.saved_model.load(path).signatures["serving_default"] for path in (exported["classes"], other))
+    serve, half = serving(exported["classes"], other)
     expected, found = serve(text_a=texts)["probabilities"].numpy(), half(text_a=texts)["probabilities"]
     assert found.dtype == tf.float32
     assert 0 < np.abs(found - expected).max() < 0.01 < np.ptp(expected[:, 0])
@@ -44,17 +52,16 @@ def test_bfloat16_exports_take_half_the_bytes(exported, tmp_path):
 @pytest.mark.slow
 def test_an_export_for_gpus_gives_the_same_answers(exported, tmp_path):
     """The graph for a GPU has whole layers instead of halves."""
-    run = f"{os.path.dirname(exported['classes'])}-run"
-    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), device="gpu"))
+    other = exported_again(exported, tmp_path, device="gpu")
     texts = tf.constant([a for a, _ in PAIRS])
-    halves, whole = (tf.saved_model.load(path).signatures["serving_default"] for path in (exported["classes"], other))
+    halves, whole = serving(exported["classes"], other)
     expected = halves(text_a=texts)["probabilities"]
     np.testing.assert_allclose(whole(text_a=texts)["probabilities"], expected, atol=1e-5)
 
 
-def check_small_device(saved, other, vocab_file, atol):
+def check_small_device(saved, other, tokenizer, atol):
     """Compares a .tflite with the SavedModel, in batches and rows of several sizes."""
-    task, tokenizer = make_task(3, has_pairs=False), BertTokenizer(vocab_file)
+    task = make_task(3, has_pairs=False)
     columns = task.encode([Example(a, None, None) for a, _ in PAIRS], tokenizer, 24)
     rows = {name: values.numpy() for name, values in task.model_inputs(columns, tokenizer, 24).items()}
     interpreter = tf.lite.Interpreter(f"{other}/model.tflite")
@@ -69,10 +76,9 @@ def check_small_device(saved, other, vocab_file, atol):
 
 
 @pytest.mark.slow
-def test_litert_file_answers_equal_saved_model(exported, vocab_file, tmp_path):
-    run = f"{os.path.dirname(exported['classes'])}-run"
-    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), format="litert"))
-    check_small_device(exported["classes"], other, vocab_file, 1e-4)
+def test_litert_file_answers_equal_saved_model(exported, tokenizer, tmp_path):
+    other = exported_again(exported, tmp_path, format="litert")
+    check_small_device(exported["classes"], other, tokenizer, 1e-4)
 
 
 TASKS = {
@@ -103,7 +109,7 @@ def test_other_kinds_and_heads_are_written_for_litert(kind, vocab_file, tmp_path
 
 
 @pytest.mark.slow
-def test_weights_of_8_bits_answer_almost_the_same(tmp_path, vocab_file):
+def test_weights_of_8_bits_answer_almost_the_same(tmp_path, vocab_file, tokenizer):
     # TensorFlow's converter leaves small matrices as they are.
     config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
     model = put_together(tmp_path / "run", vocab_file, make_task(3, has_pairs=False), config=config)
@@ -111,6 +117,6 @@ def test_weights_of_8_bits_answer_almost_the_same(tmp_path, vocab_file):
     saved = export_saved_model(flags)
     small = dataclasses.replace(flags, export_dir=f"{tmp_path}/small", format="litert", quantize="int8")
     other = export_saved_model(small)
-    check_small_device(saved, other, vocab_file, 0.05)
+    check_small_device(saved, other, tokenizer, 0.05)
     weights = sum(np.prod(variable.shape) for variable in model.variables)
     assert os.path.getsize(f"{other}/model.tflite") < 4 * weights / 2

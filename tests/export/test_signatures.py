@@ -7,7 +7,6 @@ import tensorflow_hub as hub
 import tf_keras as keras
 from tensorflow.core.protobuf import saved_model_pb2
 
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.export.exports import PAIRS
 
@@ -48,8 +47,7 @@ def test_only_signature_methods_change_in_export_file(exported):
         assert softmaxes.count("Softmax") == halves + (name == "classes") * 2
 
 
-def test_all_input_signatures_give_equal_answers(signatures, vocab_file):
-    tokenizer = BertTokenizer(vocab_file)
+def test_all_input_signatures_give_equal_answers(signatures, tokenizer):
     task = make_task(3, has_pairs=False)
     rows = task.model_inputs({"segment_a": tokenizer.encode(TEXTS)}, tokenizer, 24)
     serialized = tf.constant([example.SerializeToString() for example in examples(TEXTS)])

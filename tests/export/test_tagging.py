@@ -131,27 +131,26 @@ def test_other_heads_and_schemes_are_served(vocab_file, tmp_path, options):
     assert_equal(ask(model, "words", words=[" ".join(found) for found in SENTENCES]), tags, scores)
 
 
-def of_tokens(model, vocab_file) -> np.ndarray:
+def of_tokens(model, tokenizer) -> np.ndarray:
     """Returns the probabilities of the second sentence's tokens, and of two tokens of padding."""
-    tokenizer = BertTokenizer(vocab_file)
     ids = tokenizer.encode([" ".join(SENTENCES[1])])
     row = tf.concat([[tokenizer.cls_id], ids[0], [tokenizer.sep_id, 0, 0]], 0)[tf.newaxis]
     mask = tf.cast(row > 0, tf.int32)
     return model.signatures["tokens"](input_ids=row, input_mask=mask, segment_ids=0 * row)["probabilities"].numpy()
 
 
-def test_tokens_have_the_probabilities_of_their_words(tagger, vocab_file):
+def test_tokens_have_the_probabilities_of_their_words(tagger, tokenizer):
     model, _, scores = tagger
-    found = of_tokens(model, vocab_file)
+    found = of_tokens(model, tokenizer)
     assert found.shape == (1, len(SENTENCES[1]) + 4, 5)
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
     np.testing.assert_allclose(found[0, 1:-3].max(-1), scores[1], atol=1e-5)
 
 
 @pytest.mark.slow
-def test_activation_models_read_first_tokens(vocab_file, tmp_path):
+def test_activation_models_read_first_tokens(vocab_file, tokenizer, tmp_path):
     model, _, scores = served(tmp_path, vocab_file, features="last_hidden", lstm_size=8)
-    found = of_tokens(model, vocab_file)
+    found = of_tokens(model, tokenizer)
     np.testing.assert_allclose(found[0, 1:-3].max(-1), scores[1], atol=1e-5)
     assert not found[0, [0, -3, -2, -1]].any()
     for texts in ([""], [" "], []):

@@ -6,17 +6,11 @@ import tensorflow as tf
 
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import random_pretrainer
 from tests.kit import refused
 from tests.small_configs import small_config
 
 CONFIG = small_config(max_position_embeddings=16)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocab_file):
-    return BertTokenizer(vocab_file)
 
 
 def sentences(tmp_path, text: str) -> str:

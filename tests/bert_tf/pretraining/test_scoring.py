@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_encoder
 from bert_tf.encoder import BertEncoder
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.pretraining.scored_texts import CONFIG, TEXTS, given, scored, write_checkpoint
 from tests.bert_tf.reference import random_pretrainer
 from tests.killable import KILLED_JOB
@@ -57,10 +56,9 @@ def expected(model, tokenizer, text, hides_rest=False) -> list[tuple[str, float]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--batch_size=5"], ["--hide_rest_of_word"]])
-def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file, tmp_path, flags):
+def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, tokenizer, tmp_path, flags):
     entries = scored(checkpoint, tmp_path, TEXTS, *flags)
     assert [entry["line"] for entry in entries] == [1, 2, 4], "blank lines are left out"
-    tokenizer = BertTokenizer(vocab_file)
     for entry in entries:
         right = expected(model, tokenizer, TEXTS[entry["line"] - 1], "--hide_rest_of_word" in flags)
         assert entry["text"] == TEXTS[entry["line"] - 1]
@@ -77,13 +75,12 @@ def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
-def test_one_directional_models_predict_from_the_past(direction, vocab_file, tmp_path):
+def test_one_directional_models_predict_from_the_past(direction, vocab_file, tokenizer, tmp_path):
     """The expected values come from calls of the model on the tokens that it may see, one call for each token."""
     config = dataclasses.replace(CONFIG, directionality=direction)
     model = random_pretrainer(config, seed=1, stddev=0.3)
     folder = write_checkpoint(tmp_path / "pretrained", model, config, vocab_file)
     texts = [*TEXTS, *(f"the man {'was ' * count}there" for count in range(16))]
-    tokenizer = BertTokenizer(vocab_file)
     for entry in scored(folder, tmp_path, texts):
         ids = [tokenizer.cls_id, *tokenizer.encode([entry["text"]]).to_list()[0], tokenizer.sep_id]
         values = []
@@ -99,10 +96,9 @@ def test_one_directional_models_predict_from_the_past(direction, vocab_file, tmp
         assert not any(key.startswith("pseudo") for key in entry)
 
 
-def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_path):
+def test_blanks_get_the_most_probable_tokens(checkpoint, model, tokenizer, tmp_path):
     text = "the [MASK] was [MASK]"
     (entry,) = scored(checkpoint, tmp_path, [text], "--mode=fill_mask", "--num_guesses=3")
-    tokenizer = BertTokenizer(vocab_file)
     the, was = tokenizer.encode(["the was"]).to_list()[0]
     ids = [tokenizer.cls_id, the, tokenizer.mask_id, was, tokenizer.mask_id, tokenizer.sep_id]
     assert entry["text"] == text and len(entry["blanks"]) == 2
