@@ -61,7 +61,6 @@ RULES = (
 )
 ALLOWED: tuple[Allowed, ...] = (
     Allowed("tests/data_gen/test_documents.py", "Five goes on", "text of a document in a test"),
-    Allowed("tests/data_gen/test_sentences.py", "goes on", "text of a document in a test"),
     Allowed("tests/data_gen/test_wikitext.py", "behind the switch goes on", "text of an article in a test"),
 )
 _ENDS = (".py", ".md", ".flags")

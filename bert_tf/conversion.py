@@ -141,8 +141,8 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
         if not description.exists(run):
             if not names.heads_in(contents.tensors) & {*names.TASK_HEADS}:
                 raise InputError(
-                    f"{path}: has no head for a task; give a fine-tuned model, or export a pre-trained model with "
-                    "--task_name=embeddings or fill_mask"
+                    f"{path}: has no head for a task; give a fine-tuned model; of a pre-trained model, "
+                    "FeatureExtractor.of_texts gives vectors, and an export needs --task_name=embeddings or fill_mask"
                 )
             raise InputError(
                 f"{path}: no file states whether the classifier reads pairs of texts; give --has_pairs or --nohas_pairs"

@@ -147,7 +147,7 @@ def test_another_pooling_keeps_the_other_settings(pretrained, tmp_path):
 
     def resolved(**flags):
         found = model.resolve(VectorSettings(init_checkpoint=str(folder), sentence_vectors=True, **flags))
-        return found.pooling, found.normalize, found.max_seq_length
+        return found.pooling, model.pooling_of(found, str(folder)).normalize, found.max_seq_length
 
     assert resolved(pooling="cls") == ("cls", True, 20)
     assert resolved(normalize=False) == ("max", False, 20)
@@ -183,7 +183,7 @@ def test_prompts_are_those_of_sentence_transformers(pretrained, tmp_path):
     by_hand = extractor(sentence_vectors=False, pooling="mean", prompt="").sentences([f"the man {t}" for t in texts])
     np.testing.assert_allclose(by_hand, asked)
     np.testing.assert_allclose(extractor(prompt_name="none").sentences(texts), plain)
-    refused("--prompt_name=other: .* has the prompts query, none", extractor, prompt_name="other")
+    refused("--prompt_name=other: .* has the prompts query, document, none", extractor, prompt_name="other")
     short = extractor(dimensions=3, normalize=True).sentences(texts)
     np.testing.assert_allclose(short, asked[:, :3] / np.linalg.norm(asked[:, :3], axis=1, keepdims=True), rtol=1e-5)
     refused("--dimensions=99: the model's vectors have", extractor, dimensions=99)

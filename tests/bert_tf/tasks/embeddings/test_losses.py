@@ -132,7 +132,7 @@ def brute_force(values, gains):
 
 @pytest.mark.parametrize("in_memory", [1, 1 << 25])
 def test_metrics_are_those_of_sorting_everything(monkeypatch, in_memory):
-    monkeypatch.setattr(retrieval, "_COSINES", in_memory)
+    monkeypatch.setattr(retrieval, "_IN_MEMORY", in_memory)
     rankings = retrieval.search(QUERIES, DOCUMENTS, [list(gains) for gains in RELEVANT])
     values = retrieval.normalized(QUERIES) @ retrieval.normalized(DOCUMENTS).T
     each = [brute_force(row, gains) for row, gains in zip(values.astype(np.float64), RELEVANT, strict=True)]
