@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bert_tf.checkpoint_formats.contents import StoredTensor
+from bert_tf.checkpoint_formats.names import respelled
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
@@ -68,9 +69,7 @@ class Family:
 
 
 def _replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
-    for old, new in pairs:
-        name = re.sub(rf"(?<![^.]){re.escape(old)}(?![^.])", new, name)
-    return name
+    return respelled(name, ((rf"(?<![^.]){re.escape(old)}(?![^.])", new) for old, new in pairs))
 
 
 _ROBERTAS_PARTS = (

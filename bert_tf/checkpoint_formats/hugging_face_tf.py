@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from bert_tf.checkpoint_formats.contents import StoredTensor
+from bert_tf.checkpoint_formats.names import respelled
 from bert_tf.core.errors import InputError
 from bert_tf.core.hub import H5_NAME
 
@@ -18,11 +19,11 @@ FILE_NAME = H5_NAME
 # The prefix of a name in an .h5 file: a layer and the model's name. The layer, or a layer with tied weights, follows.
 _H5_PREFIX = re.compile(r"^[^/]+/tf_[^/]+/|^([^/]+)/[^/]+/(?=\1/)")
 _REPLACED = (
-    (re.compile(r":\d+$"), ""),
-    (re.compile(r"/layer_\._(\d+)/"), r"/layer/\1/"),
-    (re.compile(r"^(mlm|nsp)___cls/"), "cls/"),
-    (re.compile(r"(_embeddings)/(weight|embeddings)$"), r"\1/weight"),
-    (re.compile(r"/kernel$"), "/weight"),
+    (r":\d+$", ""),
+    (r"/layer_\._(\d+)/", r"/layer/\1/"),
+    (r"^(mlm|nsp)___cls/", "cls/"),
+    (r"(_embeddings)/(weight|embeddings)$", r"\1/weight"),
+    (r"/kernel$", "/weight"),
 )
 
 
@@ -35,9 +36,8 @@ def renamed(stored: StoredTensor) -> StoredTensor:
     """Returns a tensor with the name and the layout of the PyTorch classes."""
     name = _H5_PREFIX.sub("", stored.name)
     is_kernel = name.endswith("/kernel:0")
-    for pattern, replacement in _REPLACED:
-        name = pattern.sub(replacement, name)
-    tensor = StoredTensor(name.replace("/", "."), stored.shape, stored.read)
+    spelled = respelled(name, _REPLACED).replace("/", ".")
+    tensor = StoredTensor(spelled, stored.shape, stored.read)
     return tensor.transposed() if is_kernel else tensor
 
 

@@ -1,14 +1,13 @@
 """Reads presets of KerasHub: `config.json` and `model.weights.h5`, and the heads in `task.weights.h5`."""
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from absl import logging
 
 from bert_tf.checkpoint_formats.contents import OpenCheckpoint, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.hugging_face_tf import open_h5
-from bert_tf.checkpoint_formats.names import WORDS
+from bert_tf.checkpoint_formats.names import WORDS, respelled, row_of
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.text.tokenizer_files import KERAS_LIBRARIES
@@ -23,26 +22,32 @@ _CONFIG = {
     "hidden_dim": "hidden_size", "intermediate_dim": "intermediate_size",
     "max_sequence_length": "max_position_embeddings", "num_segments": "type_vocab_size",
 }  # fmt: skip
-# Maps the layers of a backbone to ours, and the layers of a transformer layer to the parts of our layer.
-_LAYERS = {
-    "dense": "encoder/pooler", "layer_normalization": "encoder/embeddings/layer_norm",
-    "reversible_embedding": WORDS,
-    "position_embedding": "encoder/embeddings/position_embeddings",
-    "embedding": "encoder/embeddings/segment_embeddings",
-}  # fmt: skip
-_PARTS = {
-    "_self_attention_layer/query_dense": "attention/query", "_self_attention_layer/key_dense": "attention/key",
-    "_self_attention_layer/value_dense": "attention/value",
-    "_self_attention_layer/output_dense": "attention/output_dense", "_self_attention_layer_norm": "attention_norm",
-    "_feedforward_intermediate_dense": "intermediate", "_feedforward_output_dense": "output_dense",
-    "_feedforward_layer_norm": "output_norm",
-}  # fmt: skip
-_HEADS = {
-    "dense": "head/dense", "masked_lm_head/_intermediate_dense": "masked_lm/transform",
-    "masked_lm_head/_intermediate_layer_norm": "masked_lm/layer_norm", "masked_lm_head": "masked_lm",
-}  # fmt: skip
-_BLOCK = re.compile(r"transformer_encoder(?:_(\d+))?/(.*)")
-_VARIABLE = re.compile(r"layers/(?P<layer>.*)/vars/(?P<index>\d+)")
+# The parts of KerasHub's names and of ours, in the order in which they are replaced: first in the backbone or in the
+# head, then in both.
+_BACKBONE = (
+    (r"^layers/dense/", "encoder/pooler/"),
+    (r"^layers/layer_normalization/", "encoder/embeddings/layer_norm/"),
+    (r"^layers/reversible_embedding/vars/0", WORDS),
+    (r"^layers/position_embedding/vars/0", "encoder/embeddings/position_embeddings"),
+    (r"^layers/embedding/vars/0", "encoder/embeddings/segment_embeddings"),
+    (r"^layers/transformer_encoder/", "encoder/blocks/0/"),
+    (r"^layers/transformer_encoder_(\d+)/", r"encoder/blocks/\1/"),
+    (r"/_self_attention_layer/(query|key|value)_dense/", r"/attention/\1/"),
+    (r"/_self_attention_layer/output_dense/", "/attention/output_dense/"),
+    (r"/_self_attention_layer_norm/", "/attention_norm/"),
+    (r"/_feedforward_intermediate_dense/", "/intermediate/"),
+    (r"/_feedforward_output_dense/", "/output_dense/"),
+    (r"/_feedforward_layer_norm/", "/output_norm/"),
+)
+_HEAD = (
+    (r"^layers/dense/", "head/dense/"),
+    (r"^layers/masked_lm_head/_intermediate_dense/", "masked_lm/transform/"),
+    (r"^layers/masked_lm_head/_intermediate_layer_norm/", "masked_lm/layer_norm/"),
+    (r"^layers/masked_lm_head/vars/\d+", "masked_lm/bias"),
+)
+_VARIABLES = (
+    (r"_norm/vars/0", "_norm/gamma"), (r"_norm/vars/1", "_norm/beta"), (r"/vars/0", "/kernel"), (r"/vars/1", "/bias"),
+)  # fmt: skip
 # The beginning of the names of a backbone in the weights of a whole task.
 _WHOLE = "layers/bert_backbone/"
 
@@ -69,7 +74,7 @@ def read(path: str, **files) -> OpenCheckpoint:
     if not backbone:
         task = os.path.join(os.path.dirname(path), _TASK)
         backbone, head = stored, open_h5(task) if os.path.isfile(task) else {}
-    tensors = _named(backbone, _LAYERS) | _named(head, _HEADS)
+    tensors = _named(backbone, _BACKBONE) | _named(head, _HEAD)
     if WORDS not in tensors:
         raise InputError(f"{path}: holds no BERT of KerasHub; give a preset of BertBackbone, or its weights")
     if "masked_lm/bias" in tensors:
@@ -85,21 +90,7 @@ def read(path: str, **files) -> OpenCheckpoint:
     )  # fmt: skip
 
 
-def _named(stored: Mapping[str, StoredTensor], layers: Mapping[str, str]) -> dict[str, StoredTensor]:
-    """Returns the tensors of these layers and of transformer layers by our paths, with our shapes."""
-    tensors = {}
-    for name, tensor in stored.items():
-        variable = _VARIABLE.fullmatch(name)
-        block = _BLOCK.fullmatch(variable["layer"]) if variable else None
-        ours = layers.get(variable["layer"], "") if variable else ""
-        if block and block[2] in _PARTS:
-            ours = f"encoder/blocks/{block[1] or 0}/{_PARTS[block[2]]}"
-        if not ours:
-            continue
-        is_norm = ours.endswith("_norm")
-        if ours == "masked_lm":
-            ours = "masked_lm/bias"
-        elif not ours.endswith("_embeddings"):
-            ours += "/" + (("gamma", "beta") if is_norm else ("kernel", "bias"))[int(variable["index"])]
-        tensors[ours] = without_head_axis(ours, tensor)
-    return tensors
+def _named(stored: Mapping[str, StoredTensor], pairs: Iterable[tuple[str, str]]) -> dict[str, StoredTensor]:
+    """Returns the tensors whose names can be replaced by our paths, with our shapes."""
+    by_path = {respelled(name, (*pairs, *_VARIABLES)): tensor for name, tensor in stored.items()}
+    return {path: without_head_axis(path, tensor) for path, tensor in by_path.items() if row_of(path)}

@@ -126,6 +126,13 @@ def row_of(path: str) -> NameRow | None:
     return row.of_layer(layer[0]) if row and layer else row
 
 
+def respelled(name: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Returns a name with its parts replaced; a pair is a regular expression and its replacement, in order."""
+    for pattern, replacement in pairs:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
 def in_scope(name: str, scope: str, table_scope: str) -> str:
     """Replaces the scope in a tensor name with the table's scope.
     `scope`: prefix of the encoder's names in the file; "" if there is none.

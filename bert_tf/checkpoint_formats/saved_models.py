@@ -99,9 +99,7 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
         if path and names.row_of(path).hugging_face_transposed:
             tensor = tensor.transposed()
         return path, dataclasses.replace(tensor, name=stored.name)
-    path = name
-    for pattern, replacement in _REPLACED:
-        path = re.sub(pattern, replacement, path)
+    path = names.respelled(name, _REPLACED)
     return (path if names.row_of(path) else ""), stored
 
 

@@ -226,6 +226,7 @@ def test_refuses_bad_flags_before_writing(inputs, vocab_file, trained, tmp_path,
         (["--task_name=own", "--text_a_column=#1 String", "--label_column=Quality"],
          "another model .*task_name was 'MRPC', is 'own'"),
         (["--nodo_lower_case"], "another model .*do_lower_case"),
+        (["--bilstm_head"], "another model .*bilstm_head was False, is True"),
     ],
 )  # fmt: skip
 def test_a_folder_of_another_run_is_refused(inputs, vocab_file, trained, more, message):
