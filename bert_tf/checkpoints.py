@@ -38,7 +38,6 @@ __all__ = ["initialize", "load_encoder", "open_checkpoint", "variables_by_path"]
 
 CONFIG_NAME = model_config.ORIGINAL_NAME
 VOCABULARY_NAME = tokenizer_files.VOCABULARY
-_FILES = {"bert_config_file": CONFIG_NAME, "vocab_file": VOCABULARY_NAME}
 
 
 def open_checkpoint(path: str, config_file: str = "") -> OpenCheckpoint:
@@ -229,8 +228,10 @@ def model_files(settings, *flags: str) -> dict[str, str]:
     # A run's folder contains the run's own files. But if the folder has no checkpoint, the files come from a failed
     # start, and training does not use them.
     is_own = not settings.do_train or checkpoint_folder.prefixes(settings.output_dir)
-    own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
-    paths = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
+    folder, config = settings.output_dir, os.path.join(settings.output_dir, CONFIG_NAME)
+    own = {"bert_config_file": config if tf.io.gfile.exists(config) else ""}
+    own["vocab_file"] = tokenizer_files.find_vocabulary(folder)
+    paths = {flag: getattr(settings, flag) or (own[flag] if is_own else "") for flag in flags}
     missing = [flag for flag in flags if not paths[flag]]
     if missing:
         if not settings.init_checkpoint:

@@ -21,7 +21,7 @@ from bert_tf.training import metrics_file
 
 # The files that `save` copies from the run's folder. `save` writes the weights and the records itself.
 _SAVED_FILES = (
-    checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_files.CONFIG, description.NAME, THRESHOLDS.name,
+    checkpoints.CONFIG_NAME, *tokenizer_files.WRITTEN, description.NAME, THRESHOLDS.name,
     metrics_file.RESULTS_NAME, LABEL_SCORES_NAME,
 )  # fmt: skip
 

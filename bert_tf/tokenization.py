@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_tf.text import tokenizer_files, tokenizer_rules
+from bert_tf.text import sentence_piece, tokenizer_files, tokenizer_rules
 from bert_tf.text.added_tokens import AddedTokenFinder
 from bert_tf.text.characters import Characters
 from bert_tf.text.tokenizer_rules import CLS as CLS
@@ -102,20 +102,26 @@ class BertTokenizer(tf.Module):
         )  # fmt: skip
         ids = {token: i for i, token in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = map(rules.id_of, SPECIAL_TOKENS)
-        form = {"truncation_side": rules.truncation_side, "has_token_types": rules.has_token_types}
-        object.__setattr__(self, "row_form", {"cls_id": self.cls_id, "sep_id": self.sep_id, **form})
+        form = {name: getattr(rules, name) for name in ("truncation_side", "has_token_types", "separators")}
+        ids_of_form = {"cls_id": self.cls_id, "sep_id": self.sep_id, "pad_id": self.pad_id}
+        object.__setattr__(self, "row_form", {**ids_of_form, **form})
         normalized, exact = (
             {ids[token.content]: token.content for token in rules.added_tokens if token.normalized == kind}
             for kind in (True, False)
         )
         self._added = AddedTokenFinder(exact) if exact else None
+        own = sentence_piece.splitting(rules.unigram) if rules.unigram else {}
         with tf.init_scope():
-            self._split = WordSplitter(rules.do_lower_case, rules.strip_accents, normalized)
+            self._split = WordSplitter(rules.do_lower_case, rules.strip_accents, normalized, **own)
         # The search for the longest token of a word must not find added tokens. `WordSplitter` writes such a string for
         # each normalized token.
         pieces = [
             _unreachable(i) if i in normalized or i in exact else token for i, token in enumerate(self.vocabulary)
         ]
+        self._cut_plain_texts = None
+        if rules.unigram:
+            self._cut_words = sentence_piece.PieceCutter(pieces, rules.unigram.scores, self.unk_id, {*exact})
+            return
         self._cut_words = word_cutter(pieces)
         self._cut_plain_texts = _wordpiece(
             tuple(_plain_or_unreachable(token, i) for i, token in enumerate(pieces)),
@@ -200,6 +206,8 @@ class BertTokenizer(tf.Module):
 
     def _encode_words(self, texts, with_offsets):
         """Tokenizes texts without added tokens. Returns the same values as `_encode_plain`."""
+        if not self._cut_plain_texts:
+            return self._encode_any(texts, with_offsets)
         is_plain = tf.strings.regex_full_match(texts, _PLAIN_TEXT)
         if self._split.added:
             normalized = tf.strings.regex_replace(texts, r"\s", " ")

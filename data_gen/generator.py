@@ -42,6 +42,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     check_corpus(files, settings.input_format)
     settings = dataclasses.replace(settings, language=_language(files, settings))
     rules = tokenizer_files.read(settings.vocab_file, settings.do_lower_case, settings.strip_accents)
+    rules.require_word_pieces("pre-training data")
     storage.check_outputs(outputs, read=[*files, rules.vocab_file])
     tokenizer_rules.log_casing(rules, settings.do_lower_case)
     job = make_job(settings, outputs, rules, corpus_entries(files, runner))

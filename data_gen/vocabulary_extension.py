@@ -41,6 +41,7 @@ class ExistingVocabulary:
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
         self.rules = rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
+        rules.require_word_pieces("--extend_vocab")
         self.path = rules.vocab_file
         self.tokens = self._lines = list(rules.vocabulary)
         if tokenizer_files.is_whole(rules):

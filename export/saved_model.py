@@ -156,5 +156,5 @@ def _assets(source: Trained, settings: Mapping[str, Any], folder: str) -> dict[s
         storage.write_text(os.path.join(folder, name), text)
     description.write(folder, source.description)
     tokenizer_files.write(folder, source.tokenizer.rules, source.description.max_seq_length)
-    names = (*texts, description.NAME, tokenizer_files.VOCABULARY, tokenizer_files.CONFIG)
-    return {name.partition(".")[0]: os.path.join(folder, name) for name in names}
+    paths = (os.path.join(folder, name) for name in (*texts, description.NAME, *tokenizer_files.WRITTEN))
+    return {os.path.basename(path).partition(".")[0]: path for path in paths if os.path.exists(path)}

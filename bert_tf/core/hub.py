@@ -15,7 +15,7 @@ H5_NAME = "tf_model.h5"
 # classes is downloaded too.
 _FILES = [
     "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
-    "vocab.txt", "tokenizer.json", "added_tokens.json", "special_tokens_map.json",
+    "vocab.txt", "tokenizer.json", "sentencepiece.bpe.model", "added_tokens.json", "special_tokens_map.json",
 ]  # fmt: skip
 
 

@@ -60,12 +60,12 @@ class RowMaker:
 
     def __init__(self, tokenizer: BertTokenizer, max_seq_length: int):
         self._tokenizer, self._length = tokenizer, max_seq_length
-        self._continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
+        self._continues = np.array(tokenizer.rules.continues_word)
         signature = [tf.TensorSpec([None], tf.string)]
         self._encode = tf.function(tokenizer.encode_with_offsets, input_signature=signature, autograph=False)
 
     def __call__(self, texts: Sequence[Text]) -> TokenRows:
-        """Returns the rows of at least one text: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], truncated as in training."""
+        """Returns the rows of at least one text, of the tokenizer's form, truncated as in training."""
         segments = [segment.encode() for text in texts for segment in text.segments]
         ids, starts, ends = self._encode(tf.constant(segments))
         splits = ids.row_splits.numpy()
@@ -94,7 +94,8 @@ class RowMaker:
         is_token = rows["input_mask"] > 0  # [N, S]
         kept = is_token.sum(1)
         # [CLS] A [SEP], or [CLS] A [SEP] B [SEP]
-        whole = 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0)
+        of_second = np.where(lengths[second] > 0, lengths[second] + self._tokenizer.rules.separators, 0)
+        whole = 2 + lengths[first] + of_second
         return TokenRows(
             splits=np.append(0, np.cumsum(kept)),
             input_ids=rows["input_ids"][is_token],
@@ -104,6 +105,6 @@ class RowMaker:
         )
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
-        """Returns the index of each token's word in its segment. A token without "##" begins a new word."""
+        """Returns the index of each token's word in its segment."""
         begun = np.append(0, np.cumsum(~self._continues[ids]))
         return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))

@@ -116,7 +116,7 @@ def _key(model: FineTunedBert, plan: RowPlan, split: Split, tokenizer: BertToken
         "layers": list(model.task_head.layers),
         "dtype": keras.mixed_precision.global_policy().name,
         "rows": split.digest(),
-        "special tokens": [tokenizer.cls_id, tokenizer.sep_id],
+        "form of rows": tokenizer.row_form,
         "max_seq_length": max_seq_length,
         "rows of batches": hashlib.sha256(plan.ids.tobytes()).hexdigest(),
     }

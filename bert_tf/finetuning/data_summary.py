@@ -29,7 +29,7 @@ def log(run: PreparedRun) -> None:
             continue
         examples, rows = task.example_and_row_names
         within = f" in {len(split):,} {rows}" if len(split) != len(split.examples) else ""
-        lost = lost_tokens(split, settings.max_seq_length)
+        lost = lost_tokens(split, settings.max_seq_length, run.tokenizer.rules.separators)
         truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
         cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.row_length else "; none truncated"
         unknown = unknown_share(split, run.tokenizer.unk_id)
@@ -60,14 +60,15 @@ def unknown_share(split: Split, unk_id: int) -> float:
     return float(np.mean(ids == unk_id)) if len(ids) else 0.0
 
 
-def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
+def lost_tokens(split: Split, max_seq_length: int, separators: int = 1) -> np.ndarray:
     """Returns the number of tokens that truncation removes from each row, int64 [N].
     `split`: an encoded split. If the split has no segment columns, the result is 0 for all rows: the texts are not
       truncated, or they were truncated before this program read them.
-    `max_seq_length`: maximum number of tokens in a row."""
+    `max_seq_length`: maximum number of tokens in a row.
+    `separators`: number of [SEP] between two texts."""
     first, second = split.columns.get("segment_a", split.columns.get("tokens")), split.columns.get("segment_b")
     if not isinstance(first, tf.RaggedTensor):
         return np.zeros(len(split), np.int64)
     lengths = first.row_lengths().numpy()
     of_second = np.zeros_like(lengths) if second is None else second.row_lengths().numpy()
-    return np.maximum(0, lengths + of_second + 2 + (of_second > 0) - max_seq_length)
+    return np.maximum(0, lengths + of_second + 2 + separators * (of_second > 0) - max_seq_length)

@@ -83,7 +83,7 @@ def starts_word(config: BertConfig, data: PretrainingData) -> list[bool] | None:
     every token, or if the file of the vocabulary was not found."""
     if config.directionality == "bidi" or not data.rules:
         return None
-    starts = [not token.startswith("##") for token in data.rules.vocabulary]
+    starts = [not continues for continues in data.rules.continues_word]
     return starts + [True] * (config.vocab_size - len(starts))
 
 

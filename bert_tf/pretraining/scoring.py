@@ -96,7 +96,7 @@ class MaskedScorer:
     ):
         self._model, self._mask_id, self._batch_size = model, tokenizer.mask_id, batch_size
         self._hides_rest = hide_rest_of_word
-        self._continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
+        self._continues = np.array(tokenizer.rules.continues_word)
         self._num_guesses = min(num_guesses, len(tokenizer.vocabulary))
         self._num_tokens, self._lengths = len(tokenizer.vocabulary), _lengths_up_to(model.config)
         self._step = tf.function(self._answer, autograph=False)

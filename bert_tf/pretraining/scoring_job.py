@@ -172,7 +172,7 @@ def _write(task: TextTask, told: Callable[[int], None]) -> ScoreCounts:
     entry_of = functools.partial(scoring.likelihood_entry, prefix=scorer.prefix)
     if settings.mode == FILL_MASK:
         entry_of = scoring.guesses_entry
-    unknown = tokenizer.vocabulary.index(UNK)
+    unknown = tokenizer.unk_id
     with storage.local_path_of(task.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for group in _groups(_texts(settings, task.source)):
             for text, answers in zip(group, scorer.answers([text.row for text in group]), strict=True):

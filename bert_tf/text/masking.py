@@ -49,7 +49,7 @@ class MaskingRule:
             mask_id=rules.id_of(MASK),
             masked_lm_prob=settings["masked_lm_prob"],
             max_predictions_per_seq=max_predictions_per_seq,
-            continues_word=np.array([token.startswith("##") for token in vocabulary]) if whole_words else None,
+            continues_word=np.array(rules.continues_word) if whole_words else None,
             max_ngram_size=settings["max_ngram_size"] or 1,
             mask_fraction=settings["mask_fraction"],
             random_fraction=settings["random_fraction"],

@@ -1,5 +1,7 @@
 """Packs tokenized segments into the rows that the encoder reads, [CLS] A [SEP] B [SEP], and cuts long texts.
 
+Some encoders have two [SEP] between A and B.
+
 Paper: section 3 ("Input/Output Representations"), Figure 2.
 
 Letters: N windows.
@@ -33,19 +35,22 @@ def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> 
     return keep_a, keep_b
 
 
-def kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_seq_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes how many tokens of each segment fit into a row with [CLS] and one [SEP] per segment.
+def kept_lengths(
+    length_a: tf.Tensor, length_b: tf.Tensor, max_seq_length: int, separators: int = 1
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes how many tokens of each segment fit into a row with [CLS] and [SEP].
 
     Args:
       length_a: int64 [B], number of tokens in A.
       length_b: int64 [B], number of tokens in B; 0 for a row without B.
       max_seq_length: row length S.
+      separators: number of [SEP] between A and B.
 
     Returns:
       keep_a: int64 [B], the number of kept tokens of A.
       keep_b: int64 [B], the number of kept tokens of B.
     """
-    paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
+    paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 2 - separators)
     return tf.where(length_b > 0, paired_a, tf.minimum(length_a, max_seq_length - 2)), paired_b
 
 
@@ -56,11 +61,13 @@ def pack(
     max_seq_length: int,
     cls_id: int,
     sep_id: int,
+    pad_id: int = 0,
     truncation_side: str = "right",
     has_token_types: bool = True,
+    separators: int = 1,
     with_tail: bool = False,
 ) -> dict[str, tf.Tensor]:
-    """Packs one or two segments per row into fixed-length model inputs, padded with id 0.
+    """Packs one or two segments per row into fixed-length model inputs.
 
     A row with an empty B is [CLS] A [SEP].
 
@@ -70,8 +77,10 @@ def pack(
       max_seq_length: row length S.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
+      pad_id: id of [PAD].
       truncation_side: "right" if a segment that is too long keeps its head, "left" if it keeps its tail.
       has_token_types: whether B has segment 1.
+      separators: number of [SEP] between A and B.
       with_tail: whether a segment that is too long keeps its head and its tail. A quarter of the kept tokens, rounded,
         then comes from the head. The number of kept tokens is the same.
 
@@ -81,26 +90,28 @@ def pack(
     # One gather fetches every token by its index. Concatenating ragged tensors would take four times as long to trace.
     length_a = segment_a.row_lengths()
     length_b = tf.zeros_like(length_a) if segment_b is None else segment_b.row_lengths()
-    keep_a, keep_b = kept_lengths(length_a, length_b, max_seq_length)
+    keep_a, keep_b = kept_lengths(length_a, length_b, max_seq_length, separators)
     has_b, keep_a, keep_b = (_column(value) for value in (length_b > 0, keep_a, keep_b))
     end_a = keep_a + 1
-    end_b = end_a + 1 + keep_b
+    start_b = end_a + separators
+    end_b = start_b + keep_b
     last = tf.where(has_b, end_b, end_a)
     column = tf.range(max_seq_length)[tf.newaxis]  # [1, S]
 
     tokens = [segment_a.values] if segment_b is None else [segment_a.values, segment_b.values]
-    values = tf.concat([*tokens, [0, cls_id, sep_id]], axis=0)
+    values = tf.concat([*tokens, [pad_id, cls_id, sep_id]], axis=0)
     pad = tf.size(values) - 3
     cut = HEAD_TAIL if with_tail else truncation_side
     index = tf.where(column < end_a, _index(segment_a, keep_a, column - 1, cut), pad)
     if segment_b is not None:
-        index_b = tf.size(segment_a.values) + _index(segment_b, keep_b, column - end_a - 1, cut)
-        index = tf.where((column > end_a) & (column < end_b), index_b, index)
-    index = tf.where(column == 0, pad + 1, tf.where((column == end_a) | (column == last), pad + 2, index))
+        index_b = tf.size(segment_a.values) + _index(segment_b, keep_b, column - start_b, cut)
+        index = tf.where(column < start_b, index, tf.where(column < end_b, index_b, pad))
+    is_separator = ((column >= end_a) & (column < tf.where(has_b, start_b, end_a + 1))) | (column == last)
+    index = tf.where(column == 0, pad + 1, tf.where(is_separator, pad + 2, index))
     rows = {
         "input_ids": tf.ensure_shape(tf.gather(values, index), [None, max_seq_length]),
         "input_mask": tf.cast(column <= last, tf.int32),
-        "segment_ids": tf.cast((column > end_a) & (column <= last), tf.int32),
+        "segment_ids": tf.cast((column >= start_b) & (column <= last), tf.int32),
     }
     return rows if has_token_types else rows | {"segment_ids": tf.zeros_like(rows["segment_ids"])}
 
@@ -142,7 +153,7 @@ def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tens
 
 def cut_windows(
     segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, *, max_seq_length: int, stride: int,
-    truncation_side: str = "right",
+    truncation_side: str = "right", separators: int = 1,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:  # fmt: skip
     """Cuts the longer segment of each example into windows. Each window also gets the other segment, truncated.
 
@@ -156,6 +167,7 @@ def cut_windows(
       stride: number of tokens between the starts of two consecutive windows. A stride above the window's length means
         this length; 0 means half of this length.
       truncation_side: the side at which the other segment is truncated; see `pack`.
+      separators: see `pack`.
 
     Returns:
       segment_a: int32 [N, (tokens)], the part of A in each window.
@@ -164,7 +176,7 @@ def cut_windows(
     """
     length_a = segment_a.row_lengths()
     length_b = tf.zeros_like(length_a) if segment_b is None else segment_b.row_lengths()
-    keep_a, keep_b = kept_lengths(length_a, length_b, max_seq_length)
+    keep_a, keep_b = kept_lengths(length_a, length_b, max_seq_length, separators)
     cuts_b = (length_b >= length_a) & (length_b > 0)
     length, window = tf.where(cuts_b, length_b, length_a), tf.where(cuts_b, keep_b, keep_a)
     step = tf.maximum(tf.minimum(tf.cast(stride, tf.int64), window) if stride else (window + 1) // 2, 1)

@@ -4,6 +4,8 @@ The files are those of `learn_vocab`, google-research/bert (only a vocabulary), 
 SavedModels.
 """
 
+import functools
+import itertools
 import json
 import os
 import re
@@ -16,27 +18,46 @@ from bert_tf.config import read_json, read_json_if_exists
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.vocabulary_file import read_tokens, tokens_sha256
-from bert_tf.text import tokenizer_rules
-from bert_tf.text.tokenizer_rules import CLS, FORM, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, AddedToken, TokenizerRules
+from bert_tf.text import sentence_piece_files, tokenizer_rules
+from bert_tf.text.tokenizer_rules import (
+    CLS,
+    FORM,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL_TOKENS,
+    UNK,
+    WORD_START,
+    AddedToken,
+    TokenizerRules,
+    Unigram,
+)  # fmt: skip
 
 VOCABULARY = "vocab.txt"
 CONFIG = "tokenizer_config.json"
 # transformers and KerasHub give different files the same name. Since version 5, transformers writes no vocab.txt.
 JSON = "tokenizer.json"
+# The files that `write` writes: one of the first two, and the third.
+WRITTEN = (VOCABULARY, JSON, CONFIG)
 _LEARNED = ".settings.json"
 _ADDED, _SPECIAL_MAP, _MODEL_CONFIG = "added_tokens.json", "special_tokens_map.json", "config.json"
 _OF_KERAS_HUB = os.path.join("assets", "tokenizer")
 _ASSETS = re.compile(r"(^|/)assets(/tokenizer)?$")
-_VOCABULARIES = (VOCABULARY, os.path.join(_OF_KERAS_HUB, "vocabulary.txt"), JSON, os.path.join("assets", VOCABULARY))
+_VOCABULARIES = (
+    VOCABULARY, os.path.join(_OF_KERAS_HUB, "vocabulary.txt"), JSON, sentence_piece_files.MODEL,
+    *(os.path.join("assets", name) for name in (VOCABULARY, JSON)),
+)  # fmt: skip
 _WEIGHTS = (".index", ".safetensors", ".h5")
 # The beginnings of the names of KerasHub's classes in its files.
 KERAS_LIBRARIES = ("keras_hub>", "keras_nlp>")
-# The classes of transformers that tokenize as BERT does. The last two do what tokenizer.json states.
-_CLASSES = re.compile(
-    "(Bert|DistilBert|Electra|MobileBert|SqueezeBert|LayoutLM)Tokenizer(Fast)?|PreTrainedTokenizerFast|TokenizersBackend"
+# The classes of transformers that tokenize as BERT does, or as XLM-R. The last two do what tokenizer.json states.
+_XLM_R = "XLMRobertaTokenizer"
+_CLASSES, _UNIGRAM_CLASSES = (
+    re.compile(f"({names})(Fast)?|PreTrainedTokenizerFast|TokenizersBackend")
+    for names in ("(Bert|DistilBert|Electra|MobileBert|SqueezeBert|LayoutLM)Tokenizer", _XLM_R)
 )
 # The classes for which version 5 of transformers gives the model no token types by default.
-_NO_TOKEN_TYPES = ("TokenizersBackend", "DistilBertTokenizer", "DistilBertTokenizerFast")
+_NO_TOKEN_TYPES = re.compile(f"TokenizersBackend|(DistilBertTokenizer|{_XLM_R})(Fast)?")
 # Entries of `tokenizer_config.json` and steps in `tokenizer.json`, and the only value that `BertTokenizer` implements.
 _IMPLEMENTED = {
     "tokenize_chinese_chars": True, "do_basic_tokenize": True, "never_split": [], "split_special_tokens": False,
@@ -45,7 +66,6 @@ _IMPLEMENTED = {
     "normalizer.handle_chinese_chars": True, "pre_tokenizer.type": "BertPreTokenizer", "model.type": "WordPiece",
     "model.unk_token": UNK, "model.continuing_subword_prefix": "##", "padding.direction": "Right",
 }  # fmt: skip
-_SENTENCE_PIECE = "\N{LOWER ONE EIGHTH BLOCK}"
 _HUB_LOWER_CASE = re.compile(r"(^|/)(do_lower_case|Variable:0)/")
 _ROLES = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 
@@ -61,6 +81,7 @@ class _Stated(NamedTuple):
     more: Sequence[AddedToken] = ()  # tokens that are added tokens if the vocabulary contains them
     form: Mapping[str, Any] = {}  # the rules in `tokenizer_rules.FORM` that differ from the original's
     unsupported: str = ""  # a file, and a rule in it that `BertTokenizer` does not implement; "" if there is none
+    tokens: Sequence[str] = ()  # the vocabulary of a Unigram model
 
 
 def read(
@@ -93,7 +114,7 @@ def _read(
         )
     stated = _stated(vocab_file)
     tokens = _read_vocabulary(vocab_file, stated)
-    if strict and (rule := stated.unsupported or _unsupported_tokens(vocab_file, tokens)):
+    if strict and (rule := stated.unsupported or (not stated.tokens and _unsupported_tokens(vocab_file, tokens))):
         remedy = "give another checkpoint, or correct the file if the model was trained otherwise"
         raise InputError(f"{rule}, which is not supported; {remedy}")
     if do_lower_case is None and stated.do_lower_case is None and default:
@@ -132,22 +153,28 @@ def read_config(folder: str) -> dict[str, Any]:
 
 
 def write(folder: str, rules: TokenizerRules, max_length: int, kept: Mapping[str, Any] = {}) -> None:
-    """Writes a `vocab.txt`, and a `tokenizer_config.json` with which transformers tokenizes by the same rules.
+    """Writes a `vocab.txt`, or a `tokenizer.json` for a Unigram model, and a `tokenizer_config.json` with which
+    transformers tokenizes by the same rules.
     `max_length`: maximum number of tokens in a row.
     `kept`: entries to keep from the `tokenizer_config.json` of the checkpoint."""
-    _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
-    entries = {"tokenizer_class": "BertTokenizer", **_ROLES, "model_max_length": max_length, **kept}
+    decoder = _decoder(rules) if rules.added_tokens else {}
+    if rules.unigram:
+        storage.write_json(os.path.join(folder, JSON), sentence_piece_files.content(rules, decoder))
+    else:
+        _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
+    usual = "PreTrainedTokenizerFast" if rules.unigram else "BertTokenizer"
+    entries = {"tokenizer_class": usual, **_ROLES, "model_max_length": max_length, **kept}
     # transformers writes 10^30 if the maximum length is unknown.
     entries["model_max_length"] = min(entries["model_max_length"] or max_length, max_length)
     if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
-        entries["tokenizer_class"] = "BertTokenizer"
+        entries["tokenizer_class"] = usual
     entries["do_lower_case"] = rules.do_lower_case
     entries["strip_accents"] = None if rules.strip_accents == rules.do_lower_case else rules.strip_accents
     if rules.special_tokens != SPECIAL_TOKENS:
         entries |= {key: rules.vocabulary[rules.id_of(role)] for key, role in _ROLES.items()}
     entries |= {"truncation_side": "left"} if rules.truncation_side == "left" else {}
     entries |= {} if rules.has_token_types else {"model_input_names": ["input_ids", "attention_mask"]}
-    entries |= {"added_tokens_decoder": _decoder(rules)} if rules.added_tokens else {}
+    entries |= {"added_tokens_decoder": decoder} if decoder else {}
     storage.write_json(os.path.join(folder, CONFIG), entries)
 
 
@@ -205,7 +232,7 @@ def _stated(vocab_file: str) -> _Stated:
     folder = os.path.dirname(vocab_file)
     # The rules of a preset of KerasHub and of a SavedModel are in the folder above the folder `assets`.
     for place in dict.fromkeys((folder, _ASSETS.sub("", folder))):
-        for read_statements in (_of_transformers, _of_keras_hub, _of_tf_hub):
+        for read_statements in (functools.partial(_of_transformers, vocab_file), _of_keras_hub, _of_tf_hub):
             if stated := read_statements(place):
                 return stated
     return _Stated()
@@ -215,14 +242,15 @@ def _entries(folder: str, name: str) -> dict[str, Any]:
     return read_json_if_exists(os.path.join(folder, name))
 
 
-def _of_transformers(folder: str) -> _Stated | None:
+def _of_transformers(vocab_file: str, folder: str) -> _Stated | None:
     config, fast, slow, special, model = (
         _entries(folder, name) for name in (CONFIG, JSON, _ADDED, _SPECIAL_MAP, _MODEL_CONFIG)
     )
     fast = {} if "registered_name" in fast else fast
     if "added_tokens_decoder" not in config:  # otherwise, transformers does not read the map
         config |= special
-    if not (config or fast or slow or "tokenizer_class" in model):
+    is_model = vocab_file.endswith(sentence_piece_files.SUFFIX)
+    if not (config or fast or slow or "tokenizer_class" in model or is_model):
         return None
     normalizer = fast.get("normalizer") or {}
     # A file of version 4 may state in one place what version 5 states in the other.
@@ -231,30 +259,39 @@ def _of_transformers(folder: str) -> _Stated | None:
         for ours, theirs in (("do_lower_case", "lowercase"), ("strip_accents", "strip_accents"))
     )
     source = os.path.join(folder, CONFIG if "do_lower_case" in config or not fast else JSON)
-    name = config.get("tokenizer_class") or model.get("tokenizer_class") or "BertTokenizer"
-    # BERT's classes replace the steps in tokenizer.json by those that tokenizer_config.json states.
+    name = config.get("tokenizer_class") or model.get("tokenizer_class") or (_XLM_R if is_model else "BertTokenizer")
+    # These classes replace the steps in tokenizer.json by their own, or by those that tokenizer_config.json states.
     by_class = not name.startswith(("PreTrained", "TokenizersBackend")) and "do_lower_case" in config
-    steps = {} if by_class else fast
-    cls, sep, has_types = _rows(steps.get("post_processor")) or ("", "", True)
-    tokens = {role: _content(config.get(key)) or role for key, role in _ROLES.items()}
-    tokens |= {UNK: UNK, CLS: cls or tokens[CLS], SEP: sep or tokens[SEP]}
+    steps = {} if by_class or name.startswith(_XLM_R) else fast
+    pieces, unigram = sentence_piece_files.of_json(fast, steps) or (
+        sentence_piece_files.read(vocab_file) if is_model and not fast else ((), None)
+    )
+    cls, sep, has_types, separators = _rows(steps.get("post_processor")) or ("", "", True, 2 if unigram else 1)
+    usual = sentence_piece_files.ROLES if unigram else {role: role for role in SPECIAL_TOKENS}
+    tokens = {role: _content(config.get(key)) or usual[role] for key, role in _ROLES.items()}
+    unk = pieces[fast["model"]["unk_id"]] if fast and unigram else usual[UNK]
+    tokens |= {UNK: unk, CLS: cls or tokens[CLS], SEP: sep or tokens[SEP]}
     names = tuple(tokens[role] for role in SPECIAL_TOKENS)
     side = config.get("truncation_side") or (fast.get("truncation") or {}).get("direction", "right")
-    inputs = config.get("model_input_names", () if name in _NO_TOKEN_TYPES else ("token_type_ids",))
+    inputs = config.get("model_input_names", () if _NO_TOKEN_TYPES.fullmatch(name) else ("token_type_ids",))
     has_types = has_types and "token_type_ids" in inputs
     form = {"special_tokens": names, "truncation_side": side.lower(), "has_token_types": has_types}
+    form |= {"separators": separators, "unigram": unigram}
     form = {key: value for key, value in form.items() if value != FORM[key]}
     lists = [config.get(key) or () for key in ("additional_special_tokens", "extra_special_tokens")]
     more = [_content(token) for each in lists for token in (each.values() if isinstance(each, Mapping) else each)]
     entries = [(id_, {"content": token, "special": token in more}) for token, id_ in slow.items()]
     entries += [(entry["id"], entry) for entry in fast.get("added_tokens", ())]
     entries += [(int(id_), entry) for id_, entry in config.get("added_tokens_decoder", {}).items()]
-    added = {id_: _token(entry) for id_, entry in entries if entry["content"] not in names}
+    added = {id_: _token(entry) for id_, entry in entries if unigram or entry["content"] not in names}
+    if unigram:  # special tokens are found in the text
+        special_ids = {pieces.index(name): name for name in names if name in pieces}
+        added = {id_: AddedToken(name, normalized=False, special=True) for id_, name in special_ids.items()} | added
     listed = {*names, *(token.content for token in added.values())}
     unlisted = [_token({"content": token, "special": True}) for token in more if token not in listed]
-    rules = _unsupported(name, config, special, steps, added.values())
+    rules = _unsupported(name, config, special, steps, added.values(), unigram)
     unsupported = next((f"{os.path.join(folder, file)}: {rule}" for file, rule in rules), "")
-    return _Stated(source, lower, strip, added, unlisted, form, unsupported)
+    return _Stated(source, lower, strip, added, unlisted, form, unsupported, pieces)
 
 
 def _token(entry: Mapping) -> AddedToken:
@@ -266,26 +303,33 @@ def _content(token: Any) -> Any:
     return token.get("content", token) if isinstance(token, Mapping) else token
 
 
-def _rows(post: Mapping | None) -> tuple[str, str, bool] | None:
-    """Returns a post-processor's [CLS] and [SEP], and whether B has type 1; None for rows of another form."""
+def _rows(post: Mapping | None) -> tuple[str, str, bool, int] | None:
+    """Returns a post-processor's [CLS] and [SEP], whether B has type 1, and the number of [SEP] before B; None for rows
+    of another form."""
     if post and post["type"] == "BertProcessing":
-        return post["cls"][0], post["sep"][0], True
+        return post["cls"][0], post["sep"][0], True, 1
     single, pair = (
         [(part["id"], part["type_id"]) for piece in (post or {}).get(name, ()) for part in piece.values()]
         for name in ("single", "pair")
     )
     cls, sep = (single[0][0], single[-1][0]) if single else ("", "")
-    is_usual = single == [(cls, 0), ("A", 0), (sep, 0)] and pair in ([*single, ("B", b), (sep, b)] for b in (0, 1))
-    return (cls, sep, pair[-1][1] == 1) if is_usual else None
+    if single == [(cls, 0), ("A", 0), (sep, 0)]:
+        for b, more in itertools.product((0, 1), (0, 1)):
+            if pair == [*single, *[(sep, 0)] * more, ("B", b), (sep, b)]:
+                return cls, sep, b == 1, 1 + more
+    return None
 
 
 def _unsupported(
-    name: str, config: Mapping, special: Mapping, steps: Mapping, added: Iterable[AddedToken]
+    name: str, config: Mapping, special: Mapping, steps: Mapping, added: Iterable[AddedToken], unigram: Unigram | None
 ) -> Iterator[tuple[str, str]]:
     """Yields the rules of transformers' files that `BertTokenizer` does not implement, each with its file."""
-    if not _CLASSES.fullmatch(name):
+    if not (_UNIGRAM_CLASSES if unigram else _CLASSES).fullmatch(name):
         yield CONFIG if config.get("tokenizer_class") else _MODEL_CONFIG, f"tokenizer_class is {name}"
     parts = {"": config, **({"normalizer": None, **steps} if steps else {})}
+    if unigram:
+        yield from ((JSON, rule) for rule in (sentence_piece_files.unsupported(steps) if steps else ()))
+        parts = {"": {**config, "unk_token": UNK}, "padding": steps.get("padding")}
     for path, value in _IMPLEMENTED.items():
         part, _, key = path.rpartition(".")
         entries = (parts[part] or {"type": None}) if part in parts else {}
@@ -299,7 +343,7 @@ def _unsupported(
 
 
 def _unsupported_tokens(path: str, tokens: list[str]) -> str:
-    pieces = sum(token.startswith(_SENTENCE_PIECE) and token != _SENTENCE_PIECE for token in tokens)
+    pieces = sum(token.startswith(WORD_START) and token != WORD_START for token in tokens)
     rule = f"{path}: {pieces} tokens begin with U+2581, as in a vocabulary of SentencePiece"
     return rule if pieces > len(tokens) / 10 else ""
 
@@ -326,7 +370,10 @@ def _of_tf_hub(folder: str) -> _Stated | None:
 
 def _read_vocabulary(path: str, stated: _Stated) -> list[str]:
     """Reads a vocabulary, and adds the added tokens."""
-    tokens = _json_vocabulary(path) if os.path.basename(path) == JSON else dict(enumerate(read_tokens(path)))
+    if stated.tokens:
+        tokens = dict(enumerate(stated.tokens))
+    else:
+        tokens = _json_vocabulary(path) if os.path.basename(path) == JSON else dict(enumerate(read_tokens(path)))
     tokens = {id_: token.content for id_, token in stated.added.items()} | tokens
     for id_, token in stated.added.items():
         if tokens[id_] != token.content:

@@ -5,6 +5,7 @@ Paper: section 3 ("Input/Output Representations").
 
 import dataclasses
 import functools
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,13 @@ _LEAST_SHARE = 0.01
 _MOST_BYTES = 256
 
 
-# The rules for rows, and their values in the original.
-FORM = {"special_tokens": SPECIAL_TOKENS, "truncation_side": "right", "has_token_types": True}
+# Precedes each word in the tokens of SentencePiece.
+WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"
+# The rules for rows and the kind of tokenizer, and their values in the original.
+FORM = {
+    "special_tokens": SPECIAL_TOKENS, "truncation_side": "right", "has_token_types": True, "separators": 1,
+    "unigram": None,
+}  # fmt: skip
 
 
 class AddedToken(NamedTuple):
@@ -42,6 +48,18 @@ class AddedToken(NamedTuple):
     single_word: bool = False
 
 
+class Unigram(NamedTuple):
+    """What SentencePiece's Unigram tokenizer has besides its vocabulary."""
+
+    scores: tuple[float, ...]  # logarithm of each token's probability; added tokens at the end have none
+    charsmap: str  # precompiled character map, in base64; "" if texts are not normalized
+    splits_at_all_spaces: bool = True  # False if U+0085 separates words only at the end of a text
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(repr(tuple(self)).encode()).hexdigest()
+
+
 @dataclasses.dataclass(frozen=True)
 class TokenizerRules:
     """The rules of a tokenizer."""
@@ -53,13 +71,15 @@ class TokenizerRules:
     special_tokens: tuple[str, ...] = SPECIAL_TOKENS  # the tokens with the roles of `SPECIAL_TOKENS`, in this order
     truncation_side: str = "right"  # the side at which a text that is too long loses tokens: "right" or "left"
     has_token_types: bool = True  # whether the second text of a pair has segment 1; if not, all tokens have segment 0
+    separators: int = 1  # number of [SEP] between the texts of a pair
+    unigram: Unigram | None = None  # what makes the tokenizer SentencePiece's Unigram; None for WordPiece
     # path of the vocabulary; "" if it comes from no file
     vocab_file: str = dataclasses.field(default="", compare=False)
     # the file that states `do_lower_case`, for messages; "" if the vocabulary decides
     source: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self):
-        for number, token in enumerate(self.vocabulary):
+        for number, token in enumerate(() if self.unigram else self.vocabulary):
             if "\n" in token or "\r" in token:  # a vocabulary file has one token per line
                 raise InputError(f"{self.vocab_file or 'the vocabulary'}: token {number} has a line end inside")
             if len(token) * 4 > _MOST_BYTES and len(token.removeprefix("##").encode()) > _MOST_BYTES:
@@ -72,9 +92,21 @@ class TokenizerRules:
         """Returns the id of the special token with a role of `SPECIAL_TOKENS`."""
         return self.vocabulary.index(self.special_tokens[SPECIAL_TOKENS.index(role)])
 
+    def require_word_pieces(self, what: str) -> None:
+        """Refuses a Unigram model for `what`."""
+        if self.unigram:
+            raise InputError(f"{self.vocab_file}: is a Unigram model, but {what} needs WordPiece; give a vocab.txt")
+
+    @functools.cached_property
+    def continues_word(self) -> list[bool]:
+        """Whether each token continues the word of the token before it."""
+        if self.unigram:
+            return [not token.startswith(WORD_START) for token in self.vocabulary]
+        return [token.startswith("##") for token in self.vocabulary]
+
     @property
     def form(self) -> dict[str, Any]:
-        """The rules for rows that differ from the original's, by name."""
+        """The rules in `FORM` that differ from the original's, by name."""
         return {name: getattr(self, name) for name, usual in FORM.items() if getattr(self, name) != usual}
 
     @functools.cached_property
@@ -85,8 +117,14 @@ class TokenizerRules:
             "do_lower_case": self.do_lower_case,
             "strip_accents": self.strip_accents,
             "added_tokens": [list(token) for token in self.added_tokens],
-            **{name: list(value) if isinstance(value, tuple) else value for name, value in self.form.items()},
+            **{name: _fact(value) for name, value in self.form.items()},
         }
+
+
+def _fact(value: Any) -> Any:
+    if isinstance(value, Unigram):
+        return value.sha256
+    return list(value) if isinstance(value, tuple) else value
 
 
 def difference(facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
@@ -138,6 +176,8 @@ def of_unknown(share: float, vocab_file: str, do_lower_case: bool) -> str:
 def log_casing(rules: TokenizerRules, flag: bool | None) -> None:
     """Says why text is lower-cased or not; warns if the flag does not fit the vocabulary.
     `flag`: the value of --do_lower_case; None if it was not given."""
+    if rules.unigram:
+        return
     name, lower, is_cased = rules.vocab_file, rules.do_lower_case, has_capitals(rules.vocabulary)
     tokens = "tokens" if is_cased else "no tokens"
     if flag is not None and flag == is_cased:
@@ -187,6 +227,13 @@ def of_tokens(
     `**form`: the rules in `FORM` that differ from the original's.
     Raises InputError: see `bert_tf.tokenization.load_vocabulary`."""
     form |= {"special_tokens": tuple(form.get("special_tokens", SPECIAL_TOKENS))}
+    if unigram := form.get("unigram"):
+        form |= {"unigram": Unigram(tuple(unigram[0]), *unigram[1:])}
+        if do_lower_case or strip_accents:
+            raise InputError(
+                f"{vocab_file}: the map in a Unigram model normalizes texts; remove --do_lower_case and --strip_accents"
+            )
+        do_lower_case = strip_accents = False
     check_vocabulary(tokens, vocab_file or "the vocabulary", form["special_tokens"])
     lower = not has_capitals(tokens) if do_lower_case is None else do_lower_case
     if strip_accents is None:

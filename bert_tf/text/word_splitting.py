@@ -7,7 +7,7 @@ Each character is looked up in `unicode_table`. Spaces separate words, and some 
 Letters: N characters of the source, M entries after expansion, K characters of words, W words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -54,12 +54,21 @@ class WordSplitter(tf.Module):
     """Cleans texts and splits them at spaces and punctuation.
     `lower_case`: whether to lower-case texts.
     `strip_accents`: whether to strip accents.
-    `added`: the added tokens that are found in the normalized text, by id. Such a token is one word."""
+    `added`: the added tokens that are found in the normalized text, by id. Such a token is one word.
+    `table`: replaces the original's normalization.
+    `compose`: maps the entries and code points of characters to entries that depend on neighboring characters.
+    `longest`: maximum number of characters in a word.
+    `end`: pattern of further white space at the end of a text; "" for none."""
 
-    def __init__(self, lower_case: bool, strip_accents: bool, added: Mapping[int, str] = {}):
+    def __init__(
+        self, lower_case: bool, strip_accents: bool, added: Mapping[int, str] = {},
+        table: unicode_table.Table | None = None, compose: Callable | None = None,
+        longest: int = MAX_CHARACTERS_PER_WORD, end: str = "",
+    ):  # fmt: skip
         super().__init__()
-        table = unicode_table.load(lower_case, strip_accents)
-        self._lower, self._strips = lower_case, strip_accents
+        table = table or unicode_table.load(lower_case, strip_accents)
+        self._lower, self._strips, self._compose = lower_case, strip_accents, compose
+        self._longest, self._end = longest, end
         self._entries, self._expansions, self._marks, self._mark_classes = map(tf.constant, table)
         self._sigma_context = tf.constant(unicode_table.load_sigma_context())
         self.added = None
@@ -88,7 +97,7 @@ class WordSplitter(tf.Module):
         code_points = tf.bitwise.bitwise_and(code_points, unicode_table.CODE_POINT_MASK)
         word_starts = tf.where(begins)[:, 0]  # [W]
         character_splits = tf.concat([word_starts, [tf.size(kept, tf.int64)]], 0)
-        words, is_replaced = _encode(code_points, character_splits)
+        words, is_replaced = _encode(code_points, character_splits, self._longest)
         if self.added:
             tokens = tf.gather(tokens, tf.gather(kept, word_starts))
             words = tf.where(tokens >= 0, tf.strings.join([chr(TOO_LONG), tf.strings.as_string(tokens)]), words)
@@ -107,6 +116,7 @@ class WordSplitter(tf.Module):
         """Returns the entries of texts, their splits, and the origins, code points and offsets of the sources."""
         # A final space keeps a word from continuing into the next text.
         texts, offsets = tf.strings.join([texts, " "]), None
+        texts = tf.strings.regex_replace(texts, self._end, " ") if self._end else texts
         if with_offsets:
             characters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
             offsets = offsets.values
@@ -114,6 +124,8 @@ class WordSplitter(tf.Module):
             characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")  # [B, (characters)]
         sources = characters.values  # [N]
         entries = tf.gather(self._entries, sources)
+        if self._compose:
+            entries = self._compose(entries, sources)
         origin = tf.range(tf.size(sources)) if with_offsets else tf.zeros([0], tf.int32)
         entries, text_splits, origin = tf.cond(
             tf.reduce_any(entries >= _DROPPED),
@@ -198,8 +210,8 @@ def _joined(entries, splits):
     return tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(code_points, splits, validate=False), "UTF-8")
 
 
-def _encode(code_points, splits):
-    too_long = splits[1:] - splits[:-1] > MAX_CHARACTERS_PER_WORD
+def _encode(code_points, splits, longest):
+    too_long = splits[1:] - splits[:-1] > longest
     words = tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(code_points, splits, validate=False), "UTF-8")
     words = tf.cond(tf.reduce_any(too_long), lambda: tf.where(too_long, chr(TOO_LONG), words), lambda: words)
     return words, too_long

@@ -77,7 +77,8 @@ class ServedQuestions(ServedTask):
         questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
         ids, starts, ends = self.tokenizer.encode_with_offsets(context)
         contexts = _Contexts(ids, starts.values, ends.values, Characters.of(context))
-        windows = cut(ids.row_starts(), ids.row_lengths(), questions.row_lengths(), self.length, data["doc_stride"])
+        lengths, separators = (ids.row_lengths(), questions.row_lengths()), self.tokenizer.rules.separators
+        windows = cut(ids.row_starts(), *lengths, self.length, data["doc_stride"], separators)
         rows = self.rows(tf.gather(questions, windows.questions), tf.gather(contexts.ids.values, windows.tokens))
         logits = row_groups.compute(self._logits, rows)
         decoding = Decoding(

@@ -55,7 +55,7 @@ class ServedTagging(ServedTask):
         all other tokens are 0."""
         if not self._reads_words:
             return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
-        begins = [not token.startswith("##") for token in self.tokenizer.vocabulary]
+        begins = [not continues for continues in self.tokenizer.rules.continues_word]
         begins[self.tokenizer.cls_id] = begins[self.tokenizer.sep_id] = False
         input_ids = inputs["input_ids"]
         is_read = (inputs["input_mask"] > 0) & tf.gather(begins, input_ids)

@@ -115,7 +115,8 @@ class ClassificationTask(Task):
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
         columns["label_ids"] = self.targets(examples)
-        return self.reading.rows(columns, max_seq_length, tokenizer.rules.truncation_side)
+        rules = tokenizer.rules
+        return self.reading.rows(columns, max_seq_length, rules.truncation_side, rules.separators)
 
     def targets(self, examples: Sequence[Example]) -> np.ndarray:
         """Returns the labels as the numbers that the model learns, float32 [N] or [N, C]; see `Answers`."""

@@ -58,11 +58,13 @@ class LongTextRule:
         """Whether an example can have several rows."""
         return self.has_windows or self.has_both_orders
 
-    def rows(self, columns: Encoded, max_seq_length: int, truncation_side: str = "right") -> Encoded:
+    def rows(
+        self, columns: Encoded, max_seq_length: int, truncation_side: str = "right", separators: int = 1
+    ) -> Encoded:
         """Splits examples into rows. Training and the served graph both use this function.
         `columns`: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; any other columns have B rows.
         `max_seq_length`: sequence length, S.
-        `truncation_side`: see `TokenizerRules`.
+        `truncation_side`, `separators`: see `TokenizerRules`.
         Returns the columns of N rows. If an example can have several rows, there are more columns:
         - `example_ids`: int64 [N], index of the row's example, ascending.
         - `row_shares`: float32 [N], 1 / (number of rows of the row's example).
@@ -73,7 +75,7 @@ class LongTextRule:
             return dict(columns)
         rest = dict(columns)
         first, second = rest.pop("segment_a"), rest.pop("segment_b", None)
-        options = {"stride": self.window_stride, "truncation_side": truncation_side}
+        options = {"stride": self.window_stride, "truncation_side": truncation_side, "separators": separators}
         a, b, examples = cut_windows(first, second, max_seq_length=max_seq_length, **options)
         counts = tf.math.bincount(tf.cast(examples, tf.int32), minlength=tf.cast(first.nrows(), tf.int32))
         cut = {name: tf.gather(column, examples) for name, column in rest.items()} | {"segment_a": a}
@@ -109,7 +111,7 @@ class LongTextRule:
         `model`: function that maps the inputs of N rows to logits, float32 [N, C].
         Returns logits, float32 [B, C]."""
         columns = {name: tokenizer.encode(text) for name, text in texts.items()}
-        rows = self.rows(columns, max_seq_length, tokenizer.rules.truncation_side)
+        rows = self.rows(columns, max_seq_length, tokenizer.rules.truncation_side, tokenizer.rules.separators)
         inputs = without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length))
         logits = model(inputs | {name: rows[name] for name in ("order_ids",) if name in rows})
         if not self.has_several_rows:

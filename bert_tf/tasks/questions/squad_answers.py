@@ -142,7 +142,7 @@ def decode(
         end = min(begin + _AT_ONCE, len(questions))
         rows = slice(bounds[begin], bounds[end])
         part = {name: columns[name][rows] for name in (*_TOKENS, "segment_a", "window_starts")}
-        windows, num_tokens = windows_of(part, example_ids[rows] - begin)
+        windows, num_tokens = windows_of(part, example_ids[rows] - begin, tokenizer.rules.separators)
         spans = Spans(*(value.numpy() for value in best_spans(logits[rows], windows, num_tokens, decoding)))
         tokens = Tokens(*(part[name].values.numpy() for name in _TOKENS))
         ends = np.searchsorted(spans.questions, np.arange(end - begin + 1))
@@ -219,13 +219,15 @@ def _best(
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
     """Returns the text of a span of tokens as in the original. The text consists of the words that contain the tokens,
     without the characters outside the tokens. For a span with [UNK], the original returns the whole words, which may be
-    a whole passage in scripts without spaces; there, the answer has exactly the characters of the tokens."""
+    a whole passage in scripts without spaces; there, and with a Unigram model, the answer has exactly the characters of
+    the tokens."""
     from official.nlp.data.squad_lib import get_final_text
 
     text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))
     text = " ".join(text.replace(" ##", "").replace("##", "").split())
     words = words_of(context)
     begin, end = words.at(int(tokens.starts[first])), words.at(int(tokens.starts[last]))
-    if tokenizer.unk_id in tokens.ids[first : last + 1] and not words.are_words(begin, end):
+    has_unknown = tokenizer.unk_id in tokens.ids[first : last + 1]
+    if tokenizer.rules.unigram or (has_unknown and not words.are_words(begin, end)):
         return context[int(tokens.starts[first]) : int(tokens.ends[last])]
     return get_final_text(text, " ".join(words.texts[begin : end + 1]), tokenizer.do_lower_case, verbose=verbose)

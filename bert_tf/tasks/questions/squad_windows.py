@@ -43,16 +43,18 @@ class Windows(NamedTuple):
 
 
 def cut(
-    firsts: tf.Tensor, lengths: tf.Tensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int
-) -> Windows:
+    firsts: tf.Tensor, lengths: tf.Tensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int,
+    separators: int,
+) -> Windows:  # fmt: skip
     """Cuts the contexts of B questions into windows; a context without tokens has no window.
     `firsts`: int64 [B], index of each context's first token among the tokens of all contexts.
     `lengths`: int64 [B], number of tokens of each context.
     `question_lengths`: int64 [B], number of tokens of each question.
     `max_seq_length`: maximum number of tokens in a row, S.
     `doc_stride`: number of tokens between the starts of two consecutive windows. A stride above the length of a full
-      window means this length."""
-    room = max_seq_length - 3 - question_lengths
+      window means this length.
+    `separators`: number of [SEP] between the question and the context."""
+    room = max_seq_length - 2 - separators - question_lengths
     step = tf.minimum(room, doc_stride)
     counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
     questions = tf.repeat(tf.range(tf.size(lengths, tf.int64)), counts)
@@ -60,7 +62,7 @@ def cut(
     start = number * tf.gather(step, questions)
     size = tf.minimum(tf.gather(room, questions), tf.gather(lengths, questions) - start)
     first = tf.gather(firsts, questions) + start
-    offsets = tf.gather(question_lengths, questions) + 2  # after [CLS], the question and [SEP]
+    offsets = tf.gather(question_lengths, questions) + 1 + separators  # after [CLS], the question and [SEP]
     return Windows(questions, tf.ragged.range(first, first + size), offsets)
 
 
@@ -128,7 +130,8 @@ def encode_questions(
             len(without_token), ", ".join(without_token[:10]),
         )  # fmt: skip
     firsts, lengths = (tf.gather(of(), context_of) for of in (contexts[0].row_starts, contexts[0].row_lengths))
-    windows = cut(firsts, lengths, asked.row_lengths(), max_seq_length, doc_stride)
+    separators = tokenizer.rules.separators
+    windows = cut(firsts, lengths, asked.row_lengths(), max_seq_length, doc_stride, separators)
     starts = windows.tokens[:, :1].values - tf.gather(firsts, windows.questions)
     targets = tf.constant([(*(span or (-1, -1)), span is not None) for span in spans], tf.int64)
     first, last, is_known = tf.unstack(tf.gather(targets, windows.questions), axis=1)
@@ -190,15 +193,16 @@ def _by_row(ragged: tf.RaggedTensor) -> list[np.ndarray]:
     return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
 
 
-def windows_of(columns: Encoded, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
+def windows_of(columns: Encoded, example_ids: np.ndarray, separators: int) -> tuple[Windows, tf.Tensor]:
     """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts, T. A context
     that several questions share counts once for each question.
     `columns`: N rows of each column.
-    `example_ids`: int64 [N], index of each row's question, ascending."""
+    `example_ids`: int64 [N], index of each row's question, ascending.
+    `separators`: see `cut`."""
     starts, lengths = tf.cast(columns["window_starts"], tf.int64), columns["segment_b"].row_lengths()
     # The number of questions is unknown, because some questions have no row.
     sizes = tf.math.segment_max(starts + lengths, example_ids)
     first = tf.gather(tf.cumsum(sizes, exclusive=True), example_ids) + starts
-    offsets = columns["segment_a"].row_lengths() + 2  # after [CLS], the question and [SEP]
+    offsets = columns["segment_a"].row_lengths() + 1 + separators
     windows = Windows(tf.constant(example_ids), tf.ragged.range(first, first + lengths), offsets)
     return windows, tf.reduce_sum(sizes)
