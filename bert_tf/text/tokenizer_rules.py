@@ -49,7 +49,7 @@ class AddedToken(NamedTuple):
 
 
 class Unigram(NamedTuple):
-    """What SentencePiece's Unigram tokenizer has besides its vocabulary."""
+    """A Unigram model of SentencePiece, without its vocabulary."""
 
     scores: tuple[float, ...]  # logarithm of each token's probability; added tokens at the end have none
     charsmap: str  # precompiled character map, in base64; "" if texts are not normalized

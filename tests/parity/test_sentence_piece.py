@@ -65,8 +65,8 @@ def written(folder, kind: str):
 
 
 def bare(text: str, start: int, end: int) -> tuple[int, int]:
-    """Returns the range without the white space that U+2581 stands for."""
-    while start < end and (text[start].isspace() or text[start] in "\u200b\u200c\u200e\u200f\ufeff\u2581"):
+    """Returns the range without the white space before a word."""
+    while start < end and (text[start].isspace() or text[start] in "\u061c\u200b\u200c\u200e\u200f\ufeff\u2581"):
         start += 1
     return start, end
 
