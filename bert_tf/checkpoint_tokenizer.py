@@ -99,7 +99,7 @@ def check(stated: TokenizerRules, rules: TokenizerRules, source: str, data: str 
     _check_vocabulary(stated, rules, source, where, remedy)
     if rules.added_tokens != stated.added_tokens or rules.form != stated.form:
         raise InputError(
-            f"{where}: {stated.vocab_file} of {source} has other added tokens or rows; "
+            f"{where}: {stated.vocab_file} of {source} has other added tokens, scores or rows; "
             f"{remedy} the checkpoint's vocabulary, {_OVERRIDE}"
         )
 

@@ -52,8 +52,8 @@ def _of_pieces(pieces: Iterable, charsmap: str, splits_at_all_spaces: bool = Tru
 
 
 def _steps(fast: Mapping, name: str) -> list[Mapping]:
-    step = fast.get(name)
-    return (step.get("normalizers") or step.get("pretokenizers") or [step]) if step else []
+    step = fast.get(name) or {"normalizers": []}
+    return step.get("normalizers", step.get("pretokenizers", [step]))
 
 
 def _types(steps: Iterable[Mapping]) -> list[str]:
