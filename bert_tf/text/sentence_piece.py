@@ -8,6 +8,7 @@ Letters: N characters of all texts, C clusters, W words, P pairs.
 
 import base64
 import functools
+import hashlib
 import itertools
 import unicodedata
 from collections.abc import Container, Sequence
@@ -15,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as _operations
 
 from bert_tf.text.tokenizer_rules import WORD_START, Unigram
 from bert_tf.text.unicode_table import DROPPED, EXPANDS, NUM_CODE_POINTS, SPACE, Table, entry
@@ -78,23 +79,27 @@ class PieceCutter(tf.Module):
         spec.add_dummy_prefix = spec.remove_extra_whitespaces = spec.escape_whitespaces = False
         spec.precompiled_charsmap = _NO_ENTRIES
         content = model.SerializeToString()
+        name = hashlib.sha256(content).hexdigest()
 
-        def cut(words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-            return tf_text.SentencepieceTokenizer(content).tokenize_with_offsets(words)
+        def cut(words: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            # The name makes a process load the model only once. `clear_session` of Keras would delete the model of
+            # tensorflow-text's class, and objects that use that class can be saved only if they track it.
+            resource = _operations.sentencepiece_op(model=content, shared_name=name)
+            return _operations.sentencepiece_tokenize_with_offsets_op(
+                resource, words, nbest_size=0, alpha=1.0, add_bos=False, add_eos=False, reverse=False, out_type=tf.int32
+            )
 
-        # The function's graph contains the model. Otherwise, `clear_session` of Keras would delete the model, and
-        # objects with a tokenizer could only be saved if they tracked the model.
+        # All calls in a graph share the function, which contains the model.
         self._cut = tf.function(cut, [tf.TensorSpec([None], tf.string)], autograph=False)
 
     def tokenize_with_offsets(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Cuts normalized words, string [W]. Returns ids, int32 [W, (tokens)], and the tokens' ranges of bytes in the
         words. A piece that is only U+2581 has the range of the first byte, as in transformers."""
         has_start = tf.strings.regex_full_match(words, rf"{WORD_START}\C*")
-        words = tf.where(has_start, words, tf.strings.join([WORD_START, words]))
-        ids, starts, ends = self._cut(words)
+        ids, splits, starts, ends = self._cut(tf.where(has_start, words, tf.strings.join([WORD_START, words])))
+        ids = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
         added = tf.gather(tf.where(has_start, tf.constant(0, starts.dtype), _START_BYTES), ids.value_rowids())
-        starts, ends = tf.maximum(starts.values - added, 0), tf.maximum(ends.values - added, 1)
-        return ids, ids.with_values(starts), ids.with_values(ends)
+        return ids, *map(ids.with_values, (tf.maximum(starts - added, 0), tf.maximum(ends - added, 1)))
 
 
 class Composer(tf.Module):
