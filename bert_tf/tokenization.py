@@ -1,4 +1,4 @@
-"""BERT's WordPiece tokenizer: one implementation for eager mode, tf.function and served graphs.
+"""BERT's WordPiece tokenizer, and SentencePiece's: one implementation for eager mode, tf.function and served graphs.
 
 Paper: section 3 ("Input/Output Representations").
 
@@ -52,6 +52,8 @@ def load_vocabulary(path: str) -> list[str]:
 
 class BertTokenizer(tf.Module):
     """The tokenizer of google-research/bert (FullTokenizer), as a TensorFlow graph.
+
+    If the files contain a Unigram model of SentencePiece, the tokenizer is that of XLM-R.
 
     Without files that state the rules, the vocabulary decides them: if it has tokens with capital letters, text keeps
     its case and its accents; otherwise text is lower-cased, and loses its accents unless the vocabulary has accents.
@@ -154,6 +156,9 @@ class BertTokenizer(tf.Module):
         a Hangul syllable does), the tokens of these characters share the source character. If canonical ordering
         exchanges marks, each mark takes the position of the mark that it replaces, so starts and ends never decrease.
         The range of [UNK] is the whole word.
+
+        With SentencePiece, the range does not contain the white space before a word. A token that is only U+2581, which
+        begins a word, has the range of the next character. As in transformers, [UNK] is one or more characters.
 
         Args:
           texts: string [B], UTF-8.
