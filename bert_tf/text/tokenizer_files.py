@@ -51,13 +51,13 @@ _WEIGHTS = (".index", ".safetensors", ".h5")
 # The beginnings of the names of KerasHub's classes in its files.
 KERAS_LIBRARIES = ("keras_hub>", "keras_nlp>")
 # The classes of transformers that tokenize as BERT does, or as XLM-R. The last two do what tokenizer.json states.
-_XLM_R = "XLMRobertaTokenizer"
+_XLM_R, _MPNET = "XLMRobertaTokenizer", "MPNetTokenizer"
 _CLASSES, _UNIGRAM_CLASSES = (
     re.compile(f"({names})(Fast)?|PreTrainedTokenizerFast|TokenizersBackend")
-    for names in ("(Bert|DistilBert|Electra|MobileBert|SqueezeBert|LayoutLM)Tokenizer", _XLM_R)
+    for names in ("(Bert|DistilBert|Electra|MobileBert|SqueezeBert|LayoutLM|MPNet)Tokenizer", _XLM_R)
 )
 # The classes for which version 5 of transformers gives the model no token types by default.
-_NO_TOKEN_TYPES = re.compile(f"TokenizersBackend|(DistilBertTokenizer|{_XLM_R})(Fast)?")
+_NO_TOKEN_TYPES = re.compile(f"TokenizersBackend|(DistilBertTokenizer|{_XLM_R}|{_MPNET})(Fast)?")
 # Entries of `tokenizer_config.json` and steps in `tokenizer.json`, and the only value that `BertTokenizer` implements.
 _IMPLEMENTED = {
     "tokenize_chinese_chars": True, "do_basic_tokenize": True, "never_split": [], "split_special_tokens": False,
@@ -162,7 +162,7 @@ def write(folder: str, rules: TokenizerRules, max_length: int, kept: Mapping[str
         storage.write_json(os.path.join(folder, JSON), sentence_piece_files.content(rules, decoder))
     else:
         _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
-    usual = "PreTrainedTokenizerFast" if rules.unigram else "BertTokenizer"
+    usual = "PreTrainedTokenizerFast" if rules.unigram else _MPNET if rules.separators == 2 else "BertTokenizer"
     entries = {"tokenizer_class": usual, **_ROLES, "model_max_length": max_length, **kept}
     # transformers writes 10^30 if the maximum length is unknown.
     entries["model_max_length"] = min(entries["model_max_length"] or max_length, max_length)
@@ -262,14 +262,15 @@ def _of_transformers(vocab_file: str, folder: str) -> _Stated | None:
     name = config.get("tokenizer_class") or model.get("tokenizer_class") or (_XLM_R if is_model else "BertTokenizer")
     # These classes replace the steps in tokenizer.json by their own, or by those that tokenizer_config.json states.
     by_class = not name.startswith(("PreTrained", "TokenizersBackend")) and "do_lower_case" in config
-    steps = {} if by_class or name.startswith(_XLM_R) else fast
+    steps = {} if by_class or name.startswith((_XLM_R, _MPNET)) else fast
     pieces, unigram = sentence_piece_files.of_json(fast, steps) or (
         sentence_piece_files.read(vocab_file) if is_model and not fast else ((), None)
     )
-    cls, sep, has_types, separators = _rows(steps.get("post_processor")) or ("", "", True, 2 if unigram else 1)
-    usual = sentence_piece_files.ROLES if unigram else {role: role for role in SPECIAL_TOKENS}
+    is_roberta = bool(unigram) or name.startswith(_MPNET)
+    cls, sep, has_types, separators = _rows(steps.get("post_processor")) or ("", "", True, 2 if is_roberta else 1)
+    usual = sentence_piece_files.ROLES if is_roberta else {role: role for role in SPECIAL_TOKENS}
     tokens = {role: _content(config.get(key)) or usual[role] for key, role in _ROLES.items()}
-    unk = pieces[fast["model"]["unk_id"]] if fast and unigram else usual[UNK]
+    unk = pieces[fast["model"]["unk_id"]] if fast and unigram else usual[UNK] if unigram else UNK
     tokens |= {UNK: unk, CLS: cls or tokens[CLS], SEP: sep or tokens[SEP]}
     names = tuple(tokens[role] for role in SPECIAL_TOKENS)
     side = config.get("truncation_side") or (fast.get("truncation") or {}).get("direction", "right")
@@ -308,6 +309,8 @@ def _rows(post: Mapping | None) -> tuple[str, str, bool, int] | None:
     of another form."""
     if post and post["type"] == "BertProcessing":
         return post["cls"][0], post["sep"][0], True, 1
+    if post and post["type"] == "RobertaProcessing":
+        return post["cls"][0], post["sep"][0], False, 2
     single, pair = (
         [(part["id"], part["type_id"]) for piece in (post or {}).get(name, ()) for part in piece.values()]
         for name in ("single", "pair")

@@ -16,6 +16,7 @@ from bert_tf.config import BertConfig
 from bert_tf.pretraining import scoring
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.text.characters import NOWHERE
+from bert_tf.text.tokenizer_rules import WORD_START
 from bert_tf.tokenization import MASK
 from export.kinds import row_groups
 from export.kinds.base import ServedCheckpoint
@@ -37,7 +38,8 @@ _SAMPLES = (
 
 
 class ServedFillMask(ServedCheckpoint):
-    """Input: `text`, which contains [MASK] for each token to predict. Outputs: see `answer`."""
+    """Input: `text`, which contains the tokenizer's mask token for each token to predict. Outputs: see
+    `answer`."""
 
     flags = ("top_k", "max_seq_length")
 
@@ -54,17 +56,27 @@ class ServedFillMask(ServedCheckpoint):
         return _MaskedLm(config)
 
     def samples(self) -> list[dict[str, Any]]:
-        return [{"text": text} for text in _SAMPLES]
+        return [{"text": text.replace(MASK, self._mask)} for text in _SAMPLES]
+
+    @property
+    def _mask(self) -> str:
+        return self.tokenizer.vocabulary[self.tokenizer.mask_id]
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Predicts the masked tokens of texts, string [B]. All masks of a text are predicted at the same time. Only the
         first 20 masks of a text are predicted, and only masks within the first S tokens. Returns `filled`: string [B,
         M, K], the text in which token k replaces mask m, and the most probable tokens replace the other masks; "" on
-        padding. Masks that are not predicted remain [MASK]. All other outputs: see `answer_tokens`."""
+        padding. Masks that are not predicted stay in the text. All other outputs: see `answer_tokens`."""
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
-        between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
+        between = tf.strings.split(text, self._mask)  # [B, (masks + 1)]
         answers = self.answer_tokens(self._rows_around(between))
-        return answers | {"filled": _filled(between, answers["tokens"], answers["num_masks"])}
+        tokens = answers["tokens"]
+        if self.tokenizer.rules.unigram:  # written as WordPiece writes tokens
+            begins_word = tf.strings.regex_full_match(tokens, f"{WORD_START}.*")
+            tokens = tf.where(
+                begins_word, tf.strings.regex_replace(tokens, f"^{WORD_START}", ""), tf.strings.join(["##", tokens])
+            )
+        return answers | {"filled": _filled(between, tokens, answers["num_masks"], self._mask)}
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Predicts the masked tokens of rows, int32 [B, S].
@@ -119,17 +131,17 @@ class _MaskedLm(BertPretrainer):
         return {"logits": tf.reshape(logits, [*tf.unstack(tf.shape(positions)), self.config.vocab_size])}
 
 
-def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor, mask: str) -> tf.Tensor:
     """Replaces the masks of texts with predicted tokens; see `ServedFillMask.answer`."""
     most = tf.shape(tokens)[1]
     parts, rest = between[:, :most].to_tensor(shape=[None, None]), between[:, most:]
     parts = tf.pad(parts, [[0, 0], [0, most - tf.shape(parts)[1]]])  # [B, M]
-    rest = tf.strings.reduce_join(rest, axis=1, separator=MASK)  # [B]
+    rest = tf.strings.reduce_join(rest, axis=1, separator=mask)  # [B]
     number = tf.range(most)
     is_filled = tf.sequence_mask(counts, most)
     has_mask = number < tf.cast(between.row_lengths()[:, tf.newaxis] - 1, tf.int32)
     whole = tf.where(is_filled[..., tf.newaxis], _glued(parts[..., tf.newaxis], tokens), "")  # [B, M, K]
-    kept = tf.where(has_mask, tf.strings.join([parts, MASK]), parts)
+    kept = tf.where(has_mask, tf.strings.join([parts, mask]), parts)
     best = tf.where(is_filled, _glued(parts, tokens[..., 0]), kept)  # [B, M]
 
     def joined(chosen: tf.Tensor) -> tf.Tensor:

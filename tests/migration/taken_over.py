@@ -56,7 +56,9 @@ def assert_answers(head: str, form: str, folder: pathlib.Path, target: pathlib.P
         found = ask("serving_default", context=first, start=tf.fill([200], ""), choices=choices)
         np.testing.assert_allclose(found["probabilities"], expected, **TOLERANCE)
     else:
-        found = ask("serving_default", text=tf.strings.join([first, second], " [MASK] "))["scores"]
+        mask = json.loads((folder / "tokenizer_config.json").read_text())["mask_token"]
+        mask = mask["content"] if isinstance(mask, dict) else mask
+        found = ask("serving_default", text=tf.strings.join([first, second], f" {mask} "))["scores"]
         np.testing.assert_allclose(found[:, 0, :5], expected, **TOLERANCE)
 
 

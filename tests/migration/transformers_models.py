@@ -48,6 +48,10 @@ FAMILIES = {
         "dim": 24, "n_layers": 2, "n_heads": 6, "hidden_dim": 32, "max_position_embeddings": 256,
     }),
     "electra": ("Electra", "ElectraTokenizer", _SHAPE | {"embedding_size": 24, "max_position_embeddings": 256}),
+    "mpnet": ("MPNet", "MPNetTokenizer", _SHAPE | {"max_position_embeddings": 258}),
+    "xlm-roberta": ("XLMRoberta", "XLMRobertaTokenizer", _SHAPE | {
+        "max_position_embeddings": 258, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+    }),
     "electra_small": ("Electra", "ElectraTokenizer", _SHAPE | {"embedding_size": 10, "max_position_embeddings": 256}),
 }  # fmt: skip
 FORMS = {"tensorflow": ("h5", "safetensors", "saved_model"), "pytorch": ("safetensors",)}
@@ -71,8 +75,13 @@ def pairs(number: int) -> tuple[list[str], list[str]]:
 def make_tokenizer(folder: pathlib.Path, name: str, family: str = "bert"):
     import transformers
 
+    if family == "xlm-roberta":
+        from tests.bert_tf.text import sentence_pieces  # trains a model, in the environment of this project
+
+        return transformers.XLMRobertaTokenizer.from_pretrained(sentence_pieces.folder_with_model(folder))
     characters = sorted({c for word in WORDS for c in word} | set("<>/[]().0123456789bcdefghijklmnopqrstuvwxyzER1URL"))
-    vocabulary = dict.fromkeys([*SPECIAL_TOKENS, *WORDS, *characters, *(f"##{c}" for c in characters)])
+    special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"] if family == "mpnet" else SPECIAL_TOKENS
+    vocabulary = dict.fromkeys([*special, *WORDS, *characters, *(f"##{c}" for c in characters)])
     path = folder / f"{name}.txt"
     path.write_text("".join(f"{token}\n" for token in vocabulary), encoding="utf-8")
     tokenizer = getattr(transformers, FAMILIES[family][1])(str(path), **TOKENIZERS[name])
@@ -126,8 +135,10 @@ class Answers:
         given, outputs = self._outputs(first, second)
         found = []
         for row in range(len(first)):
-            inside = given["token_type_ids"][row] * given["attention_mask"][row]
-            places = np.flatnonzero(inside)[:-1]  # without [SEP]
+            if np.any(given["token_type_ids"]):
+                places = np.flatnonzero(given["token_type_ids"][row] * given["attention_mask"][row])[:-1]  # no [SEP]
+            else:
+                places = [place for place, text in enumerate(given.sequence_ids(row)) if text == 1]
             spans = [(a, b) for a, b in itertools.product(places, places) if a <= b < a + 30]
             scores = [outputs["start_logits"][row, a] + outputs["end_logits"][row, b] for a, b in spans]
             found.append(float(max(scores)))
@@ -139,7 +150,8 @@ class Answers:
 
     def ForMaskedLM(self, first, second, name="logits"):
         """Returns the sorted probabilities of the five most probable tokens of a mask between the texts."""
-        given, outputs = self._outputs([f"{a} [MASK] {b}" for a, b in zip(first, second, strict=True)])
+        mask = f" {self._tokenizer.mask_token} "
+        given, outputs = self._outputs([a + mask + b for a, b in zip(first, second, strict=True)])
         rows, places = np.nonzero(given["input_ids"] == self._tokenizer.mask_token_id)
         return np.sort(softmax(outputs[name][rows, places]))[:, ::-1][:, :5].tolist()
 

@@ -31,7 +31,7 @@ def test_an_export_answers_as_transformers(models, tmp_path, family, head):
     taken_over.assert_answers(head, "safetensors", models(family) / head / "safetensors", tmp_path / "model")
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert", "electra_small"])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra_small", "xlm-roberta"])
 @pytest.mark.parametrize("head", taken_over.PREDICTED)
 def test_a_script_predicts_as_transformers(models, tmp_path, family, head):
     taken_over.assert_predictions(head, "safetensors", models(family) / head / "safetensors", tmp_path / "run")
