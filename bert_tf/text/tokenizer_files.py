@@ -259,7 +259,10 @@ def _of_transformers(vocab_file: str, folder: str) -> _Stated | None:
         for ours, theirs in (("do_lower_case", "lowercase"), ("strip_accents", "strip_accents"))
     )
     source = os.path.join(folder, CONFIG if "do_lower_case" in config or not fast else JSON)
-    name = config.get("tokenizer_class") or model.get("tokenizer_class") or (_XLM_R if is_model else "BertTokenizer")
+    name = config.get("tokenizer_class") or model.get("tokenizer_class") or "BertTokenizer"
+    if name == "BertTokenizer" and (is_model or (fast.get("model") or {}).get("type") == "Unigram"):
+        # Without a class, as in the files of XLM-R itself, the model's type decides.
+        name = _XLM_R if model.get("model_type", "bert") in ("bert", "xlm-roberta") else model["model_type"]
     # These classes replace the steps in tokenizer.json by their own, or by those that tokenizer_config.json states.
     by_class = not name.startswith(("PreTrained", "TokenizersBackend")) and "do_lower_case" in config
     steps = {} if by_class or name.startswith((_XLM_R, _MPNET)) else fast

@@ -105,6 +105,21 @@ def test_the_written_files_give_the_same_rules(tmp_path, tokenizer):
     assert config["cls_token"] == "<s>" and config["model_max_length"] == 99
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "sentencepiece.bpe.model"])
+def test_the_models_type_decides_without_a_class(tmp_path, folder, tokenizer, name):
+    """The files of xlm-roberta-base name no class; those of camembert-base neither, but its ids are others."""
+    tokenizer_files.write(str(tmp_path), tokenizer.rules, 9)
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    if name != "tokenizer.json":
+        (tmp_path / "tokenizer.json").unlink()
+        sentence_pieces.folder_with_model(tmp_path)
+    assert BertTokenizer(str(tmp_path)).rules == tokenizer.rules
+    (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
+    with pytest.raises(InputError, match="tokenizer_class is camembert, which is not supported"):
+        BertTokenizer(str(tmp_path))
+
+
 @pytest.mark.parametrize("changes", [{"scores": (0.5,)}, {"charsmap": ""}, {"splits_at_all_spaces": False}])
 def test_another_model_is_another_tokenizer(tokenizer, changes):
     rules = tokenizer.rules
