@@ -32,14 +32,15 @@ _CLUSTER_BYTES = 6
 # A character map without entries. Without a map, the operation logs a message.
 _NO_ENTRIES = (1024).to_bytes(4, "little") + bytes(1024) + b"\0"
 # The roles of a character in a cluster, as bits.
-_MAPPED, _MARK, _CONTROL = 1, 2, 4
+_MAPPED, _MARK, _CONTROL, _PREPENDED = 1, 2, 4, 8
+_PREPENDED_SIGNS = [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2]  # Arabic and Syriac
 # The messages of SentencePiece's model files, with the fields that are used: name, number, type.
 _MESSAGES = {
     "Piece": (("piece", 1, "STRING"), ("score", 2, "FLOAT"), ("type", 3, "INT32")),
     "Trainer": (("model_type", 3, "INT32"),),
     "Normalizer": (
-        ("name", 1, "STRING"), ("precompiled_charsmap", 2, "BYTES"), ("add_dummy_prefix", 3, "BOOL"),
-        ("remove_extra_whitespaces", 4, "BOOL"), ("escape_whitespaces", 5, "BOOL"),
+        ("precompiled_charsmap", 2, "BYTES"), ("add_dummy_prefix", 3, "BOOL"), ("remove_extra_whitespaces", 4, "BOOL"),
+        ("escape_whitespaces", 5, "BOOL"),
     ),
     "Model": (("pieces", 1, "Piece"), ("trainer_spec", 2, "Trainer"), ("normalizer_spec", 3, "Normalizer")),
 }  # fmt: skip
@@ -121,7 +122,8 @@ class Composer(tf.Module):
         )
 
     def _compose(self, entries, sources, roles):
-        begins = (roles & _MARK == 0) | (tf.concat([[_CONTROL], roles[:-1]], 0) & _CONTROL > 0)
+        before = tf.concat([[_CONTROL], roles[:-1]], 0)
+        begins = ((roles & _MARK == 0) & (before & _PREPENDED == 0)) | (before & _CONTROL > 0)
         owner, first = tf.cumsum(tf.cast(begins, tf.int32)) - 1, tf.where(begins)[:, 0]  # [N], [C]
         is_short = tf.math.segment_sum(byte_lengths(sources), owner) < _CLUSTER_BYTES
         following = tf.gather(tf.concat([sources, [0]], 0), first + 1)
@@ -179,6 +181,7 @@ def _roles() -> np.ndarray:
     categories = {"Mn": _MARK, "Me": _MARK, "Mc": _MARK, "Cc": _CONTROL, "Cf": _CONTROL, "Zl": _CONTROL, "Zp": _CONTROL}
     roles = np.array([categories.get(unicodedata.category(chr(c)), 0) for c in range(NUM_CODE_POINTS)], np.uint8)
     roles[[0x200C, 0x200D, 0xE33, 0xEB3, 0xFF9E, 0xFF9F]] = _MARK  # joiners, vowels of Thai and Lao, and kana marks
+    roles[_PREPENDED_SIGNS] = _PREPENDED
     return roles
 
 
