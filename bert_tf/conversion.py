@@ -327,10 +327,14 @@ def _used_rules(texts: str, rules: TokenizerRules | None) -> TokenizerRules:
                 while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
                     used[tokenizer.encode(batch).values.numpy()] = True
                     bar.update(len(batch))
-    kept = {*rules.special_tokens, *(token.content for token in rules.added_tokens)}
-    tokens = [token for id_, token in enumerate(rules.vocabulary) if used[id_] or token in kept]
-    logging.info("%d of %d tokens are kept", len(tokens), len(used))
-    return dataclasses.replace(rules, vocabulary=tuple(tokens))
+    always = {*rules.special_tokens, *(token.content for token in rules.added_tokens)}
+    kept = [id_ for id_, token in enumerate(rules.vocabulary) if used[id_] or token in always]
+    logging.info("%d of %d tokens are kept", len(kept), len(used))
+    unigram = rules.unigram
+    if unigram:
+        scores = tuple(unigram.scores[id_] for id_ in kept if id_ < len(unigram.scores))
+        unigram = unigram._replace(scores=scores)
+    return dataclasses.replace(rules, vocabulary=tuple(rules.vocabulary[id_] for id_ in kept), unigram=unigram)
 
 
 def _with_vocabulary(

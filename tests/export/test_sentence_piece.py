@@ -6,10 +6,12 @@ import pathlib
 import numpy as np
 import pytest
 
+from bert_tf.checkpoints import read_config
 from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions.squad_answers import Decoding
@@ -130,6 +132,20 @@ def test_a_classifier_is_trained_resumed_and_saved(tmp_path):
     ]))  # fmt: skip
     converted = TextClassifier.load(str(tmp_path / "theirs"))
     np.testing.assert_allclose(converted.probabilities(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_cut_vocabulary_keeps_the_vectors_of_texts(tmp_path):
+    source, texts = checkpoint_of(tmp_path / "model"), sentence_pieces.lines(50, 9)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    convert_checkpoint(parse(ConversionSettings, [
+        f"--input={source}", f"--output={tmp_path}/cut", "--format=hugging_face",
+        f"--keep_vocabulary_of={tmp_path}/texts.txt",
+    ]))  # fmt: skip
+    vectors = [FeatureExtractor.of_texts(folder).sentences(texts) for folder in (source, str(tmp_path / "cut"))]
+    np.testing.assert_allclose(*vectors, atol=1e-6)
+    sizes = [len(BertTokenizer(folder).vocabulary) for folder in (source, str(tmp_path / "cut"))]
+    assert sizes[1] < sizes[0] and read_config(f"{tmp_path}/cut/config.json").vocab_size == sizes[1]
 
 
 def test_pretraining_and_extension_are_refused(tmp_path, folder):
