@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_tf.core.errors import unreadable
 from bert_tf.text import sentence_piece, tokenizer_files, tokenizer_rules
 from bert_tf.text.added_tokens import AddedTokenFinder
 from bert_tf.text.characters import Characters
@@ -112,7 +113,8 @@ class BertTokenizer(tf.Module):
             for kind in (True, False)
         )
         self._added = AddedTokenFinder(exact) if exact else None
-        own = sentence_piece.splitting(rules.unigram) if rules.unigram else {}
+        with unreadable(rules.vocab_file):
+            own = sentence_piece.splitting(rules.unigram) if rules.unigram else {}
         with tf.init_scope():
             self._split = WordSplitter(rules.do_lower_case, rules.strip_accents, normalized, **own)
         # The search for the longest token of a word must not find added tokens. `WordSplitter` writes such a string for

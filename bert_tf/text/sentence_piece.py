@@ -199,7 +199,7 @@ def _keys(charsmap: bytes) -> dict[str, str]:
         prefixes = [prefixes[row] + bytes([column + 1]) for row, column in zip(*np.nonzero(is_child), strict=True)]
         children = children[is_child]
         nodes = children ^ offsets[children]
-        if len(nodes) > NUM_CODE_POINTS:
+        if len(nodes) > NUM_CODE_POINTS or 4 * len(units) != size or not size:
             raise ValueError("the precompiled character map is damaged")
         for number in np.flatnonzero(units[children] & 1 << 8):
             start = int(units[nodes[number]] & 0x7FFFFFFF)

@@ -175,6 +175,28 @@ def test_a_damaged_model_is_refused_in_one_line(tmp_path, content):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "????"}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAAAA"}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////wAEAAD/////"}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": 5}},
+        {"vocab": [["<unk>"]]}, {"vocab": [["<unk>", "x"]]}, {"vocab": [["", 0.5]]}, {"vocab": [[5, 0.5]]},
+        {"vocab": []}, {"vocab": {"a": 1}}, {"unk_id": 5000}, {"unk_id": None},
+    ],
+)  # fmt: skip
+def test_a_damaged_tokenizer_json_is_refused(tmp_path, tokenizer, changes):
+    tokenizer_files.write(str(tmp_path), tokenizer.rules, 9)
+    entries = json.loads((tmp_path / "tokenizer.json").read_text())
+    own = {name: value for name, value in changes.items() if name == "normalizer"}
+    entries["model"] |= changes if not own else {}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(entries | own))
+    with pytest.raises(InputError, match=f"{tmp_path}") as refused:
+        BertTokenizer(str(tmp_path))
+    assert "\n" not in str(refused.value)
+
+
 def test_casing_flags_are_refused(folder):
     with pytest.raises(InputError, match="the map in a Unigram model normalizes texts; remove --do_lower_case"):
         BertTokenizer(folder, do_lower_case=True)
