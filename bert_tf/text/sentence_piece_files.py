@@ -49,7 +49,7 @@ def of_json(fast: Mapping[str, Any], steps: Mapping[str, Any]) -> tuple[list[str
 def _of_pieces(pieces: Iterable, charsmap: str, splits_at_all_spaces: bool = True) -> tuple[list[str], Unigram]:
     tokens, scores = zip(*pieces, strict=True)
     if not all(token and isinstance(token, str) for token in tokens):
-        raise ValueError("a piece is no text")
+        raise ValueError("a piece is empty or not a string")
     return list(tokens), Unigram(tuple(map(float, scores)), charsmap, splits_at_all_spaces)
 
 
