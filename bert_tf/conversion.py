@@ -207,7 +207,7 @@ def _write_tokenizer(
     entries.pop("added_tokens_decoder", None)
     # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
     length = trained_length or contents.require_config().max_position_embeddings
-    tokenizer_files.write(folder, rules, length, entries)
+    tokenizer_files.write(folder, rules, length, entries, with_json=format in _OF_TRANSFORMERS)
 
 
 def _taken_over(contents: OpenCheckpoint, settings: ConversionSettings, entries: dict) -> TaskDescription | None:

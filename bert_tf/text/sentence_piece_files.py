@@ -75,18 +75,9 @@ def unsupported(fast: Mapping[str, Any]) -> Iterator[str]:
         yield "model.byte_fallback is true"
 
 
-def content(rules: TokenizerRules, added: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the entries of a `tokenizer.json`.
-    `added`: the entries of the added tokens by id."""
-    unigram, types = rules.unigram, int(rules.has_token_types)
-    ids = {role: rules.id_of(role) for role in (UNK, CLS, SEP)}
-    names = {role: rules.vocabulary[id_] for role, id_ in ids.items()}
-
-    def part(role: str, type_id: int) -> dict:
-        return {"SpecialToken" if role in names else "Sequence": {"id": names.get(role, role), "type_id": type_id}}
-
-    single = [part(CLS, 0), part("A", 0), part(SEP, 0)]
-    pair = [*single, *[part(SEP, 0)] * (rules.separators - 1), part("B", types), part(SEP, types)]
+def steps(rules: TokenizerRules) -> dict[str, Any]:
+    """Returns the steps of a `tokenizer.json`."""
+    unigram = rules.unigram
     before = [{"type": "Precompiled", "precompiled_charsmap": unigram.charsmap}] if unigram.charsmap else []
     splits = [{"type": _SPLIT}] if unigram.splits_at_all_spaces else []
     before += [] if splits else [
@@ -94,19 +85,11 @@ def content(rules: TokenizerRules, added: Mapping[str, Mapping[str, Any]]) -> di
         {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": WORD_START},
     ]  # fmt: skip
     return {
-        "version": "1.0", "truncation": None, "padding": None,
-        "added_tokens": [{"id": int(id_), **entry} for id_, entry in added.items()],
         "normalizer": {"type": "Sequence", "normalizers": before},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, _META]},
-        "post_processor": {
-            "type": "TemplateProcessing", "single": single, "pair": pair,
-            "special_tokens": {
-                names[role]: {"id": names[role], "ids": [ids[role]], "tokens": [names[role]]} for role in (CLS, SEP)
-            },
-        },
         "decoder": _META,
         "model": {
-            "type": "Unigram", "unk_id": ids[UNK], "byte_fallback": False,
+            "type": "Unigram", "unk_id": rules.id_of(UNK), "byte_fallback": False,
             "vocab": [*zip(rules.vocabulary, unigram.scores, strict=False)],
         },
     }  # fmt: skip

@@ -18,7 +18,7 @@ from bert_tf.config import read_json, read_json_if_exists
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.vocabulary_file import read_tokens, tokens_sha256
-from bert_tf.text import sentence_piece_files, tokenizer_rules
+from bert_tf.text import sentence_piece_files, tokenizer_json, tokenizer_rules
 from bert_tf.text.tokenizer_rules import (
     CLS,
     FORM,
@@ -152,15 +152,17 @@ def read_config(folder: str) -> dict[str, Any]:
     return ({"model_max_length": entries["max_len"]} if "max_len" in entries else {}) | entries
 
 
-def write(folder: str, rules: TokenizerRules, max_length: int, kept: Mapping[str, Any] = {}) -> None:
+def write(
+    folder: str, rules: TokenizerRules, max_length: int, kept: Mapping[str, Any] = {}, with_json: bool = False
+) -> None:
     """Writes a `vocab.txt`, or a `tokenizer.json` for a Unigram model, and a `tokenizer_config.json` with which
     transformers tokenizes by the same rules.
     `max_length`: maximum number of tokens in a row.
-    `kept`: entries to keep from the `tokenizer_config.json` of the checkpoint."""
-    decoder = _decoder(rules) if rules.added_tokens else {}
-    if rules.unigram:
-        storage.write_json(os.path.join(folder, JSON), sentence_piece_files.content(rules, decoder))
-    else:
+    `kept`: entries to keep from the `tokenizer_config.json` of the checkpoint.
+    `with_json`: whether to write a `tokenizer.json` beside a `vocab.txt` too."""
+    if rules.unigram or with_json:
+        storage.write_json(os.path.join(folder, JSON), tokenizer_json.content(rules))
+    if not rules.unigram:
         _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
     usual = "PreTrainedTokenizerFast" if rules.unigram else _MPNET if rules.separators == 2 else "BertTokenizer"
     entries = {"tokenizer_class": usual, **_ROLES, "model_max_length": max_length, **kept}
@@ -174,7 +176,7 @@ def write(folder: str, rules: TokenizerRules, max_length: int, kept: Mapping[str
         entries |= {key: rules.vocabulary[rules.id_of(role)] for key, role in _ROLES.items()}
     entries |= {"truncation_side": "left"} if rules.truncation_side == "left" else {}
     entries |= {} if rules.has_token_types else {"model_input_names": ["input_ids", "attention_mask"]}
-    entries |= {"added_tokens_decoder": decoder} if decoder else {}
+    entries |= {"added_tokens_decoder": tokenizer_json.added_tokens(rules)} if rules.added_tokens else {}
     storage.write_json(os.path.join(folder, CONFIG), entries)
 
 
@@ -191,13 +193,6 @@ def _write_vocabulary(target: str, rules: TokenizerRules) -> None:
                 tf.io.gfile.copy(source, temporary)
         return
     storage.write_text(target, "".join(f"{token}\n" for token in rules.vocabulary))
-
-
-def _decoder(rules: TokenizerRules) -> dict[str, dict[str, Any]]:
-    """Returns the added tokens as transformers writes them, by id."""
-    ids = {token: id_ for id_, token in enumerate(rules.vocabulary)}
-    added = [*(AddedToken(token, False, special=True) for token in rules.special_tokens), *rules.added_tokens]
-    return {str(ids[t.content]): t._asdict() for t in sorted(added, key=lambda token: ids[token.content])}
 
 
 def write_learned(vocab_file: str, text: str, rules: TokenizerRules, more: Mapping[str, Any]) -> None:

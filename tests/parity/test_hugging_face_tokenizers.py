@@ -7,6 +7,7 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
+import tokenizers
 import transformers
 
 from bert_tf.preprocessing import BertPreprocessor
@@ -104,11 +105,18 @@ def test_added_tokens_of_all_kinds_equal_theirs(tmp_path, rules):
 def test_tokenizers_go_back_to_transformers(tmp_path, name):
     theirs, folder = written(tmp_path, name)
     ours = BertTokenizer(folder)
-    tokenizer_files.write(str(tmp_path / "ours"), ours.rules, 64)
+    tokenizer_files.write(str(tmp_path / "ours"), ours.rules, 64, with_json=True)
     assert BertTokenizer(str(tmp_path / "ours")).rules == ours.rules
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     texts = transformers_models.texts(200, 8)
     assert again(texts)["input_ids"] == theirs(texts)["input_ids"]
+    alone = tokenizers.Tokenizer.from_file(str(tmp_path / "ours/tokenizer.json"))  # as programs without Python read it
+    for one, two in zip(texts, reversed(texts), strict=True):
+        assert alone.encode(one).ids == theirs(one)["input_ids"]
+        pair = theirs(one, two)
+        assert alone.encode(one, two).ids == pair["input_ids"]
+        if "token_type_ids" in pair:
+            assert alone.encode(one, two).type_ids == pair["token_type_ids"]
     assert (again.pad_token_id, again.mask_token_id, again.unk_token_id) == (ours.pad_id, ours.mask_id, ours.unk_id)
     assert again.model_max_length == 64
     layer = BertPreprocessor(folder, 16)
