@@ -49,7 +49,7 @@ def rates(name: str) -> tuple[float, float, float]:
     """Returns our rate, the rate of transformers, and the number of weights in millions."""
     cls, values = MODELS[name]
     config = getattr(transformers, cls)(**values)
-    model = transformers.AutoModel.from_config(config, attn_implementation="sdpa").eval()
+    model = transformers.AutoModel.from_config(config).eval()
     ids = np.random.default_rng(0).integers(5, config.vocab_size, [ROWS, LENGTH])
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
