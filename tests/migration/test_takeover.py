@@ -52,6 +52,13 @@ def test_an_export_answers_as_transformers(models, tmp_path, head, form):
     taken_over.assert_answers(head, form, models / head / form, tmp_path / "model")
 
 
+@pytest.mark.parametrize(("family", "form"), [("distilbert", "h5"), ("electra_small", "safetensors")])
+def test_other_encoders_answer_as_transformers(tmp_path, family, form):
+    models = written(transformers_models, tmp_path / "theirs", "tensorflow", family)
+    for head in transformers_models.heads_of(family):
+        taken_over.assert_answers(head, form, models / head / form, tmp_path / head)
+
+
 @pytest.mark.parametrize(("head", "form"), itertools.product(taken_over.PREDICTED, FORMS))
 def test_a_script_predicts_as_transformers(models, tmp_path, head, form):
     taken_over.assert_predictions(head, form, models / head / form, tmp_path / "run")

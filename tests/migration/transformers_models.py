@@ -1,6 +1,6 @@
 """Writes models of all heads with transformers, in TensorFlow or PyTorch, and their answers to texts.
 
-  python transformers_models.py FOLDER tensorflow|pytorch
+  python transformers_models.py FOLDER tensorflow|pytorch [FAMILY]
 
 The folder HEAD/FORM has the model as `save_pretrained` leaves it, with its tokenizer; `answers.json` has the answers.
 This script runs in an environment of its own (`make test-migration`), or is imported with PyTorch (`make test-parity`).
@@ -165,7 +165,8 @@ def heads_of(family: str) -> list[str]:
 
 
 def write(folder: pathlib.Path, framework: str, family: str = "bert") -> None:
-    for head, form in itertools.product(heads_of(family), FORMS[framework]):
+    forms = FORMS[framework] if family == "bert" else FORMS[framework][:2]  # SavedModels are read only of BERT
+    for head, form in itertools.product(heads_of(family), forms):
         target = folder / head / form
         target.mkdir(parents=True)
         tokenizer = make_tokenizer(folder, tokenizer_of(head, form), family)
@@ -195,7 +196,7 @@ def _tensorflow(head: str, tokens: int, family: str):
 
     model = getattr(transformers, f"TF{FAMILIES[family][0]}{head}")(_config(head, tokens, family))
     rng = np.random.default_rng(0)
-    one = {name: np.ones([1, 4], np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    one = {name: np.ones([1, 4], np.int64) for name in ("input_ids", "attention_mask")}
 
     def run(inputs):
         if head == "ForMultipleChoice":
@@ -230,4 +231,4 @@ def _pytorch(head: str, tokens: int, family: str):
 
 if __name__ == "__main__":
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    write(pathlib.Path(sys.argv[1]), sys.argv[2])
+    write(pathlib.Path(sys.argv[1]), *sys.argv[2:])
