@@ -199,7 +199,7 @@ class TextClassifier(FinishedRun):
                     columns["segment_b"] = tf.constant([example.text_b for example in batch])
                 parts.append(self._logits(columns).numpy())
                 shown.update(len(batch))
-        return self._answers.outputs(np.concatenate(parts))
+        return np.asarray(self._answers.outputs(np.concatenate(parts)))
 
     def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:
         trained = self._trained

@@ -60,6 +60,19 @@ def stated_dimensions(folder: str) -> int | None:
     return _prompts(folder).get("truncate_dim")
 
 
+def has_sigmoid(folder: str, config_entries: Mapping) -> bool:
+    """Returns whether a cross-encoder's score is the sigmoid of its output; false for other models.
+    `config_entries`: entries of Hugging Face's `config.json`."""
+    own, older = _prompts(folder), config_entries.get("sentence_transformers") or {}
+    is_own = own.get("model_type") == "CrossEncoder"
+    stated = (own if is_own else {}).get("activation_fn") or older.get("activation_fn")
+    stated = str(stated or config_entries.get("sbert_ce_default_activation_function") or "")
+    name = stated.rpartition(".")[2]
+    if name not in ("", "Identity", "Sigmoid"):
+        raise InputError(f"{folder}: the cross-encoder's activation function {stated} is not supported")
+    return name == "Sigmoid" or (is_own and not name)
+
+
 def similarity(folder: str) -> str:
     """Returns how sentence-transformers compares a checkpoint's vectors; a name in SIMILARITIES."""
     name = _prompts(folder).get("similarity_fn_name") or "cosine"

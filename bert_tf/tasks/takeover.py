@@ -73,6 +73,8 @@ def describe(contents: OpenCheckpoint, entries: Mapping[str, Any], flags: FlagVa
         kind, name = _kind_of_texts(contents, entries, len(labels)), OWN_DATA
         labels = () if kind == REGRESSION else labels
         parameters = {"has_pairs": None, **READ_AS_IN_THE_PAPER.parameters}
+        if kind == REGRESSION and sentence_transformers.has_sigmoid(contents.folder, entries):
+            parameters["has_sigmoid"] = True
     parameters, data = _with(parameters, flags.unstated), _with(data, flags.unstated)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(TASK, {})
     if (recorded.get("kind"), recorded.get("labels")) == (kind, list(labels)):

@@ -307,8 +307,6 @@ def _rows(post: Mapping | None) -> tuple[str, str, bool, int] | None:
     of another form."""
     if post and post["type"] == "BertProcessing":
         return post["cls"][0], post["sep"][0], True, 1
-    if post and post["type"] == "RobertaProcessing":
-        return post["cls"][0], post["sep"][0], False, 2
     single, pair = (
         [(part["id"], part["type_id"]) for piece in (post or {}).get(name, ()) for part in piece.values()]
         for name in ("single", "pair")

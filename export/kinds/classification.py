@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf.finetuning.description import TaskDescription, score_scale
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from bert_tf.tasks.classification.reading import LongTextRule
+from bert_tf.tasks.classification.regression import Regression
 from export.kinds import row_groups
 from export.kinds.base import CLASSIFY, REGRESS, ServedTask
 from export.settings import ExportSettings
@@ -81,8 +82,7 @@ class ServedRegression(_ServedClassification):
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Converts logits to scores; returns `score`: float32 [B], on the scale of the training data's scores."""
-        mean, deviation = score_scale(self._description.parameters)
-        return {"score": logits[:, 0] * deviation + mean}
+        return {"score": Regression.of_parameters(self._description.parameters).outputs(logits)[:, 0]}
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {"outputs": answers["score"]}

@@ -6,13 +6,18 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from sentence_transformers import SentenceTransformer
+import torch
+import transformers
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.evaluation import InformationRetrievalEvaluator
 
-from bert_tf import TextEmbedder
+from bert_tf import TextClassifier, TextEmbedder
+from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.mining import mine
+from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_embeddings import main as run_embeddings
+from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -99,3 +104,40 @@ def test_an_unknown_similarity_is_refused(minilm, tmp_path):
     folder = published(minilm, tmp_path / "model", True, similarity_fn_name="jaccard")
     with pytest.raises(InputError, match=r"similarity_fn_name is 'jaccard'; only cosine, dot, euclidean, manhattan"):
         TextEmbedder.load(folder)
+
+
+@pytest.mark.parametrize("activation", [None, "Identity", "Sigmoid", "older"])
+def test_a_cross_encoder_scores_pairs_as_there(vocab_file, tmp_path, activation):
+    config = transformers.BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, num_labels=1, initializer_range=0.5,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "base")
+    transformers.BertTokenizer(vocab_file).save_pretrained(tmp_path / "base")
+    options = {} if activation in (None, "older") else {"activation_fn": getattr(torch.nn, activation)()}
+    theirs, folder = CrossEncoder(str(tmp_path / "base"), num_labels=1, **options), str(tmp_path / "model")
+    theirs.save_pretrained(folder)
+    if activation == "older":  # as the published models of MS MARCO
+        (tmp_path / "model/config_sentence_transformers.json").unlink()
+        path = tmp_path / "model/config.json"
+        entries = json.loads(path.read_text()) | {
+            "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.0.1"},
+        }  # fmt: skip
+        path.write_text(json.dumps(entries))
+        theirs = CrossEncoder(folder)
+    pairs = [("the man said", "he was there"), ("all of you", "they had their work"), ("is it late", "on time")]
+    expected = theirs.predict(pairs)
+    np.testing.assert_allclose(TextClassifier.load(folder, has_pairs=True).predict(pairs), expected, atol=1e-5)
+    options = {"checkpoint_dir": folder, "export_dir": str(tmp_path / "export"), "has_pairs": True}
+    served = tf.saved_model.load(export_saved_model(ExportSettings(**options))).signatures["serving_default"]
+    first, second = (tf.constant(texts) for texts in zip(*pairs, strict=True))
+    np.testing.assert_allclose(served(text_a=first, text_b=second)["score"], expected, atol=1e-5)
+    rows = "".join(f"{one}\t{two}\t{number / 3}\n" for number, (one, two) in enumerate(pairs))
+    (tmp_path / "test.tsv").write_text(f"a\tb\tlabel\n{rows}")
+    run_classifier(parse(ClassifierSettings, [
+        f"--init_checkpoint={folder}", f"--output_dir={tmp_path}/run", "--do_predict", "--task_name=own",
+        f"--test_data_path={tmp_path}/test.tsv", "--text_a_column=a", "--text_b_column=b", "--regression",
+    ]))  # fmt: skip
+    found = np.loadtxt(tmp_path / "run/test_results.tsv")
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.description import TaskDescription, score_scale
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks import report_parts
 from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.classification.answers import Answers
@@ -27,8 +27,7 @@ from bert_tf.text.packing import TRUNCATE
 def answers_of(described: TaskDescription, folder: str) -> Answers | None:
     """Returns the answers of a trained task; None if the task is of another kind. `folder` has the thresholds."""
     if described.kind == REGRESSION:
-        mean, deviation = score_scale(described.parameters)
-        return Regression(mean=mean, deviation=deviation)
+        return Regression.of_parameters(described.parameters)
     labels = tuple(described.labels)
     if described.kind == MULTI_LABEL:
         return LabelSets(labels, run_folder=folder)

@@ -11,7 +11,7 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
-from bert_tf.finetuning.description import TaskDescription, score_scale
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task_data import TaskData
@@ -101,8 +101,7 @@ def _learned(
     main score, because accuracy would prefer a model without the rare classes.
     `official`: the answers of a task of GLUE; None for other data."""
     if isinstance(answers, Regression):
-        mean, deviation = (0.0, 1.0) if official else _scale(data, trained)
-        return dataclasses.replace(answers, mean=mean, deviation=deviation)
+        return answers if official else _regression(data, trained)
     weights = weights_of(settings, trained, answers, data)
     if weights and isinstance(answers, Classes) and not official:
         answers = dataclasses.replace(answers, score_names=("macro_f1", "accuracy"))
@@ -259,14 +258,14 @@ def weights_of(
     return class_weights.of_classes(settings.class_weights, answers.labels, counts)
 
 
-def _scale(data: TaskData, trained: TaskDescription | None) -> tuple[float, float]:
-    """Returns the mean and the deviation of the training scores, from the run's record or the training data."""
+def _regression(data: TaskData, trained: TaskDescription | None) -> Regression:
+    """Returns the answers with the scale of the training scores, from the run's record or the training data."""
     if trained:
-        return score_scale(trained.parameters)
+        return Regression.of_parameters(trained.parameters)
     scores = np.array([example.label for example in data.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
-    return float(scores.mean()), float(scores.std())
+    return Regression(mean=float(scores.mean()), deviation=float(scores.std()))
 
 
 def _is_number(text: str) -> bool:

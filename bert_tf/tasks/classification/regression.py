@@ -4,13 +4,14 @@ Paper: section 4.1 (STS-B).
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning.description import score_scale
 from bert_tf.finetuning.task import LOSS
 from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.answers import Answers
@@ -36,14 +37,23 @@ class Regression(Answers):
     # standard deviation of the training scores. The model learns (score - mean) / deviation, so the initial weights and
     # the learning rate suit scores in any range. Predictions are in the user's range.
     deviation: float = 1.0
+    # whether the score is the sigmoid of the model's output, as in a cross-encoder of sentence-transformers
+    has_sigmoid: bool = False
     kind: ClassVar[str] = REGRESSION
     labels: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
 
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> "Regression":
+        """Returns the answers of a trained task from the parameters of its description."""
+        mean, deviation = score_scale(parameters)
+        return cls(mean=mean, deviation=deviation, has_sigmoid=parameters.get("has_sigmoid", False))
+
     @property
     def parameters(self) -> dict[str, Any]:
         is_standard = (self.mean, self.deviation) == (0.0, 1.0)
-        return {} if is_standard else {"mean": self.mean, "deviation": self.deviation}
+        scale = {} if is_standard else {"mean": self.mean, "deviation": self.deviation}
+        return scale | ({"has_sigmoid": True} if self.has_sigmoid else {})
 
     def target(self, label: float | None) -> float:
         """Returns the score; 0 for an unknown score."""
@@ -53,6 +63,8 @@ class Regression(Answers):
 
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the squared error of standardized scores from outputs [B, 1] and scores [B]."""
+        if self.has_sigmoid:
+            return {"loss": tf.square(tf.sigmoid(logits[:, 0]) - targets)}
         if self.parameters:
             targets = (targets - self.mean) / self.deviation
         return {"loss": tf.square(logits[:, 0] - targets)}
@@ -63,6 +75,8 @@ class Regression(Answers):
 
     def outputs(self, logits):
         """Returns the scores in the user's range, with the shape of the logits."""
+        if self.has_sigmoid:
+            return tf.sigmoid(logits)
         return logits * self.deviation + self.mean if self.parameters else logits
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
