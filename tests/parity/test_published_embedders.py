@@ -12,6 +12,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.evaluation import InformationRetrievalEvaluator
 
 from bert_tf import TextClassifier, TextEmbedder
+from bert_tf.core import hub
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.mining import mine
@@ -141,3 +142,10 @@ def test_a_cross_encoder_scores_pairs_as_there(vocab_file, tmp_path, activation)
     ]))  # fmt: skip
     found = np.loadtxt(tmp_path / "run/test_results.tsv")
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_model_of_the_hub_is_loaded_by_name(minilm, monkeypatch):
+    monkeypatch.setattr(hub, "download", lambda name: str(minilm))
+    embedder = TextEmbedder.load("hf://sentence-transformers/all-MiniLM-L6-v2")
+    theirs = SentenceTransformer(str(minilm))
+    np.testing.assert_allclose(embedder.encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
