@@ -110,6 +110,8 @@ def test_outputs_are_computed_once(teacher, vocab_file, tmp_path, caplog):
     assert stored.stat().st_mtime_ns == before and len(whole) == 9
     with pytest.raises(InputError, match="distill_weight"):
         student(*given, "--distill_weight=0.9")
+    with pytest.raises(InputError, match="other data .teacher was"):
+        student(*given[:3], tmp_path / "whole/run")
 
 
 @pytest.mark.slow
