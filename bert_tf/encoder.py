@@ -406,6 +406,13 @@ class BertEncoder(keras.Model):
             "encoder_outputs": [operations.padded(output) for output in encoder_outputs],
         }
 
+    def __repr__(self) -> str:
+        config, weights = self.config, sum(variable.shape.num_elements() for variable in self.variables)
+        return (
+            f"{type(self).__name__}({config.family}, {config.num_hidden_layers} layers, hidden size "
+            f"{config.hidden_size}, {config.num_attention_heads} heads: {weights:,} weights)"
+        )
+
     def get_config(self) -> dict:
         """Returns the constructor's arguments and the frozen layers, so that Keras can save this encoder."""
         options = {"recompute_activations": self._recompute, "fused": self.fused, "dtype": self.dtype_policy.name}

@@ -250,6 +250,10 @@ class BertTokenizer(tf.Module):
             other, self._encode_any(tf.gather(texts, other), with_offsets),
         )  # fmt: skip
 
+    def __repr__(self) -> str:
+        kind = "Unigram" if self.rules.unigram else f"WordPiece, {'lower-cased' if self.do_lower_case else 'cased'}"
+        return f"{type(self).__name__}({self.rules.vocab_file!r}: {len(self.vocabulary):,} tokens, {kind})"
+
     def tokenize(self, text: str) -> list[str]:
         """Tokenizes one text into a list of tokens.
 

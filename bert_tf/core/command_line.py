@@ -197,7 +197,8 @@ def of_keywords(settings_class: type, values: Mapping[str, Any]):
     names = [field.name for field in dataclasses.fields(settings_class)]
     for name in values:
         if name not in names:
-            alike = " or ".join(difflib.get_close_matches(name, names, n=3))
+            longer = [known for known in names if known.endswith(f"_{name}")]
+            alike = " or ".join(longer[:3] or difflib.get_close_matches(name, names, n=3))
             raise InputError(f"{name}: no such argument" + (f"; did you mean {alike}?" if alike else ""))
     return settings_class(**{name: value for name, value in values.items() if value is not None})
 

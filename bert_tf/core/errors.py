@@ -18,6 +18,10 @@ class InputError(ValueError):
     function that reads what a user gave may raise this error; docstrings mention it only in the public Python API.
     """
 
+    def _render_traceback_(self) -> list[str]:
+        """Returns what a notebook shows: IPython calls this method instead of printing a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 def check_regular(path: str) -> None:
     """Refuses a path that is neither a file nor a folder, because a read of a named pipe may never return."""

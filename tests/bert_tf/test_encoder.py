@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -127,3 +129,11 @@ def test_refuses_unknown_missing_and_misshapen_inputs(inputs, message):
         encoder.call(tf.constant([[1]]))
     with pytest.raises(ValueError, match=r"input_ids is ragged; pad it with .to_tensor\(\)"):
         encoder.call({"input_ids": tf.ragged.constant([[1], [2, 3]])})
+
+
+def test_objects_say_what_they_are(vocab_file, tokenizer):
+    assert re.fullmatch(
+        r"BertEncoder\(bert, 1 layers, hidden size 16, 2 heads: [\d,]+ weights\)", repr(BertEncoder(small_config()))
+    )
+    size = len(tokenizer.vocabulary)
+    assert repr(tokenizer) == f"BertTokenizer('{vocab_file}': {size} tokens, WordPiece, lower-cased)"

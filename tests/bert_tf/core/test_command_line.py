@@ -9,6 +9,7 @@ import typing
 
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from bert_tf import checkpoints, core
 from bert_tf.core import command_line, help_text
@@ -370,3 +371,9 @@ def test_core_imports_no_large_library():
     program = f"import sys, {', '.join(modules)}; print({{'tensorflow', 'pyarrow'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
+
+
+def test_a_notebook_shows_one_line(capsys):
+    cell = "from bert_tf.core.errors import InputError\nraise InputError('a.tsv: no such file')"
+    InteractiveShell().run_cell(cell)
+    assert capsys.readouterr().out == "InputError: a.tsv: no such file\n"

@@ -201,6 +201,7 @@ def test_examples_of_two_forms_are_refused_by_place(tmp_path, other):
     ("more", "message"),
     [
         ({"num_train_epoch": 1}, "num_train_epoch: no such argument; did you mean num_train_epochs"),
+        ({"epochs": 1}, "epochs: no such argument; did you mean .*num_train_epochs"),
         ({"train_data_path": "a.tsv"}, "train_data_path and examples in memory are two data sets; drop one of them"),
         ({"dev": ["a"], "dev_share": 0.5}, "dev and dev_share: each gives the dev data; drop all but one"),
         ({"do_eval": True}, "there are no dev examples in memory; give dev"),
