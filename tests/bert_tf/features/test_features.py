@@ -117,7 +117,7 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
     sentence_transformer(tmp_path, modes, "Normalize")
     extractor = FeatureExtractor(tmp_path, sentence_vectors=True)
     settings = extractor.settings
-    assert (settings.pooling, settings.normalize, settings.max_seq_length, settings.layers) == ("max", True, 20, "-1")
+    assert (settings.pooling, settings.max_seq_length, settings.layers) == ("max", 20, "-1")
     vectors = extractor.sentences(["the men", "all of it"])
     assert vectors.shape == (2, 16)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
