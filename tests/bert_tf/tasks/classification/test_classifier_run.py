@@ -166,7 +166,8 @@ def test_another_projects_folder_has_all_files(inputs, trained, tmp_path, caplog
     assert f"--bert_config_file={theirs}/config.json, from the folder of --init_checkpoint" in caplog.text
     assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
     assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
-    (theirs / "vocab.txt").unlink()
+    for name in ("vocab.txt", "tokenizer.json"):
+        (theirs / name).unlink()
     message = r"--vocab_file is missing, and .*model.safetensors has no vocab.txt"
     refused(message, train, inputs, "", tmp_path / "other", *flags)
 
