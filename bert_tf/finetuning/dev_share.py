@@ -42,9 +42,9 @@ def _check_not_trained_on(data: TaskData, folder: str) -> None:
     been trained on the examples that are held out now, because the choice of held-out examples depends on all examples
     of the files."""
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
-        files = [identity.without_names(each) for each in (trained["train"], data.fingerprint("train"))]
-        shares = [(each.get("dev_share"), each.get("dev_seed")) for each in (trained, data.reading_facts())]
-        if files[0] != files[1] or shares[0] != shares[1]:
+        # `with_dev_share` has refused another share.
+        before, now = (identity.without_names(each) for each in (trained["train"], data.fingerprint("train")))
+        if before != now:
             raise InputError(
                 f"{folder}: was trained on other files or with another --dev_share, so it may have learned the "
                 "examples that are held out here; give the files and flags of its training, or a file with dev data"

@@ -26,7 +26,7 @@ from export.settings import ExportSettings
 pytestmark = pytest.mark.torch
 
 TEXTS = ["a film about a dog", "the dog in the movie", "stock prices fell", "what is the capital of France ?", "a"]
-QUERIES, DOCUMENTS = TEXTS[:2] * 1, [*TEXTS[2:], "the movie", "a dog and a longer text about many films in the cinema"]
+QUERIES, DOCUMENTS = TEXTS[:2], [*TEXTS[2:], "the movie", "a dog and a longer text about many films in the cinema"]
 
 
 def published(minilm, folder, is_normalized, **entries):
